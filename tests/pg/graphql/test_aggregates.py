@@ -66,15 +66,14 @@ def test_counts_and_aggregates_are_off_by_default(api: Service) -> None:
     assert "plainAggregate" not in schema.schema.type_map
 
 
-async def test_what_is_off_is_refused(api: Service) -> None:
+async def test_disabled_aggregates_are_rejected(api: Service) -> None:
     for name in ("totalCount", "aggregate { count }"):
-        answer = await api.ask(f"{{ plainCollection {{ {name} }} }}")
-        assert "Cannot query field" in answer.error
-        assert answer.messages == ()
+        response = await api.ask(f"{{ plainCollection {{ {name} }} }}")
+        assert "Cannot query field" in response.error
+        assert response.messages == ()
 
 
-async def test_total_count_counts_all_matching_rows_whatever_the_page(api: Service) -> None:
-    """Pagination 5."""
+async def test_total_count_ignores_paging(api: Service) -> None:
     for arguments, expected in (
         ("", 50),
         ("(first: 1)", 50),
@@ -90,19 +89,17 @@ async def test_total_count_counts_all_matching_rows_whatever_the_page(api: Servi
         assert data["countedCollection"]["totalCount"] == expected
 
 
-async def test_a_count_is_worked_out_only_when_it_is_selected(api: Service) -> None:
-    """Design, Speed: also when ``@include`` leaves it out."""
+async def test_count_is_computed_only_when_selected(api: Service) -> None:
     query = (
         "query($c: Boolean!) { countedCollection(first: 1) { totalCount @include(if: $c) edges { cursor } } }"
     )
     assert "count(*)" not in (await api.ask(query, {"c": False})).statements[0]
-    answer = await api.ask(query, {"c": True})
-    assert "count(*)" in answer.statements[0]
-    assert answer.data["countedCollection"]["totalCount"] == 50
+    response = await api.ask(query, {"c": True})
+    assert "count(*)" in response.statements[0]
+    assert response.data["countedCollection"]["totalCount"] == 50
 
 
 async def test_sums_and_averages(api: Service) -> None:
-    """``sum`` is BigInt for integers and BigFloat else, ``avg`` always BigFloat: nothing is lost."""
     names = ("id", "small", "big", "real", "double", "exact")
     found = await aggregate(api, f"sum {{ {' '.join(names)} }} avg {{ {' '.join(names)} }}")
     for function in ("sum", "avg"):
@@ -117,8 +114,7 @@ async def test_sums_and_averages(api: Service) -> None:
     assert [str(fields[name].type) for name in names] == ["BigFloat"] * 6
 
 
-async def test_minimum_and_maximum_keep_the_columns_type(api: Service) -> None:
-    """Of numeric, string, boolean and date/time fields."""
+async def test_min_and_max_have_the_type_of_the_column(api: Service) -> None:
     names = "id small big real double exact name code letters ok onDay atTime at local".replace(
         "onDay", "on_day"
     )
@@ -137,7 +133,7 @@ async def test_minimum_and_maximum_keep_the_columns_type(api: Service) -> None:
     }  # fmt: skip
 
 
-def test_result_types_hold_the_eligible_columns(api: Service) -> None:
+def test_aggregate_types_contain_the_eligible_columns(api: Service) -> None:
     schema = api.schema()
     assert {name: str(field.type) for name, field in schema.object_type("scoreAggregate").fields.items()} == {
         "count": "Int!",
@@ -159,7 +155,7 @@ def test_result_types_hold_the_eligible_columns(api: Service) -> None:
     assert set(schema.object_type("json_onlyAggregate").fields) == {"count"}
 
 
-async def test_aggregates_honor_the_filter_and_not_the_page(api: Service) -> None:
+async def test_aggregates_apply_the_filter_but_not_paging(api: Service) -> None:
     arguments = "(first: 1, offset: 1, filter: {team_id: {eq: 1}})"
     assert await aggregate(api, "count sum { id } min { id }", arguments) == {
         "count": 2,
@@ -176,26 +172,25 @@ async def test_aggregates_honor_the_filter_and_not_the_page(api: Service) -> Non
     }
 
 
-async def test_aggregates_may_be_asked_for_their_type_alone(api: Service) -> None:
-    answer = await api.ask(
+async def test_aggregates_may_select_only_typename(api: Service) -> None:
+    response = await api.ask(
         """{ some: scoreCollection { aggregate { __typename count @include(if: false) } }
              none: scoreCollection(filter: {id: {lt: 0}}) { aggregate { sum { __typename } } } }"""
     )
-    assert answer.data == {
+    assert response.data == {
         "some": {"aggregate": {"__typename": "scoreAggregate"}},
         "none": {"aggregate": {"sum": {"__typename": "scoreSumAggregateResult"}}},
     }
 
 
-async def test_nested_collections_have_aggregates_of_their_own(api: Service) -> None:
-    """One message gives each team's figures, with aliases and ``__typename``."""
-    answer = await api.ask(
+async def test_nested_collections_have_their_own_aggregates(api: Service) -> None:
+    response = await api.ask(
         """{ teamCollection { edges { node { scoreCollection(filter: {id: {lt: 9}}) {
             totalCount n: totalCount
             aggregate { __typename rows: count count sum { __typename total: big } } } } } } }"""
     )
-    assert len(answer.messages) == 1
-    found = [node["scoreCollection"] for node in nodes(answer.data["teamCollection"])]
+    assert len(response.messages) == 1
+    found = [node["scoreCollection"] for node in nodes(response.data["teamCollection"])]
     assert [one["totalCount"] for one in found] == [one["n"] for one in found] == [2, 1, 0]
     assert [one["aggregate"]["sum"]["total"] for one in found] == ["18446744073709551614", None, None]
     assert [one["aggregate"]["rows"] for one in found] == [2, 1, 0]
@@ -203,7 +198,7 @@ async def test_nested_collections_have_aggregates_of_their_own(api: Service) -> 
     assert found[0]["aggregate"]["sum"]["__typename"] == "scoreSumAggregateResult"
 
 
-async def test_a_column_that_the_role_may_not_read_is_in_no_aggregate(api: Service) -> None:
+async def test_unreadable_columns_are_not_aggregated(api: Service) -> None:
     schema = api.schema("clerk")
     for function in ("Sum", "Avg", "Min", "Max"):
         assert set(schema.object_type(f"score{function}AggregateResult").fields) == {"id", "team_id", "small"}
@@ -211,6 +206,6 @@ async def test_a_column_that_the_role_may_not_read_is_in_no_aggregate(api: Servi
         "count": 3,
         "sum": {"small": "60000"},
     }
-    answer = await api.ask("{ scoreCollection { aggregate { sum { big } } } }", role="clerk")
+    response = await api.ask("{ scoreCollection { aggregate { sum { big } } } }", role="clerk")
     hidden = await api.ask("{ scoreCollection { aggregate { sum { bog } } } }", role="clerk")
-    assert answer.error == hidden.error.replace("bog", "big")
+    assert response.error == hidden.error.replace("bog", "big")

@@ -1,4 +1,4 @@
-"""The ``graphql-http`` audits against the engine itself, on PostgreSQL and through the authenticator."""
+"""The ``graphql-http`` audits against the engine, with PostgreSQL and authentication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", params=["compatible", "strict"])
 def api(server: Server, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
-    """Serve the sample with introspection, by either rules: two of the audits ask for ``__type``."""
+    """Serve the sample database with introspection: two audits query ``__type``."""
     database = server.create_chinook()
     database.execute("comment on schema public is '@graphql({\"introspection\": true})'")
     with serving(reactor, database, graphql_validation=request.param) as service:

@@ -1,4 +1,4 @@
-"""Caches answer as if there were none: what earlier requests left behind changes no later one."""
+"""Caches do not change results: earlier requests never affect later ones."""
 
 from __future__ import annotations
 
@@ -51,13 +51,12 @@ HTTP = Request("id", "POST", "/graphql/v1", "", {}, b"")
 
 
 class Recorder:
-    """Keeps what would be run, with each value in its place."""
+    """Records the statements that would run, with their values inlined."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
 
     async def run(self, message: Message) -> list[tuple[Any, ...]]:
-        """Take a message and answer that there is nothing."""
         self.texts.append(f"read only: {message.read_only}")
         for bound in message.statements:
             literals = list(map(repr, bound.values))
@@ -65,22 +64,20 @@ class Recorder:
         return [("null",)]
 
 
-def made(service: Service) -> tuple[Engine, Recorder]:
-    """Return an engine that remembers nothing, and what keeps its messages."""
+def new_engine(service: Service) -> tuple[Engine, Recorder]:
     recorder: Any = Recorder()
     return Engine(service.project, recorder, lambda: service.catalog), recorder
 
 
 async def outcome(pair: tuple[Engine, Recorder], text: str, variables: Any) -> Any:
-    """Ask an engine; return what is run and what the client is told but for data."""
+    """Return the stage, errors and statements of a request."""
     engine, recorder = pair
     recorder.texts.clear()
-    answer = await engine.execute(GraphQLRequest(text, None, variables), Caller("anon", "{}"), HTTP)
-    return answer.stage, answer.errors, list(recorder.texts)
+    response = await engine.execute(GraphQLRequest(text, None, variables), Caller("anon", "{}"), HTTP)
+    return response.stage, response.errors, list(recorder.texts)
 
 
 def encoded(values: Any) -> str:
-    """Return a cursor or a node id."""
     return base64.b64encode(json.dumps(values).encode()).decode()
 
 
@@ -100,13 +97,12 @@ DIRECTIONS = st.sampled_from(["AscNullsFirst", "AscNullsLast", "DescNullsFirst",
 
 
 def sometimes(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Return the strategy, now and then null, a list of one or something else altogether."""
+    """Return the strategy, occasionally replaced by null, a list of one value or an unrelated value."""
     odd = st.one_of(st.none(), strategy.map(lambda value: [value]), ANY)
     return st.integers(0, 19).flatmap(lambda number: strategy if number else odd)
 
 
 def some_of(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return objects with some of these members."""
     return st.fixed_dictionaries({}, optional=members)
 
 
@@ -220,18 +216,17 @@ OPERATIONS = [
 
 @pytest.fixture(scope="module")
 def warm(service: Service) -> tuple[Engine, Recorder]:
-    """Return an engine that lasts as long as the module."""
-    return made(service)
+    return new_engine(service)
 
 
 @given(st.sampled_from(OPERATIONS), VARIABLES)
-async def test_a_warm_engine_runs_what_a_fresh_one_does(
+async def test_warm_engine_runs_the_same_statements_as_a_new_one(
     service: Service, warm: tuple[Engine, Recorder], operation: str, variables: dict[str, Any]
 ) -> None:
     text = ("mutation" if "affectedCount" in operation or "records" in operation else "query") + operation
-    answers = [await outcome(warm, text, variables) for _ in range(2)]
-    assert answers[0] == answers[1]
-    assert answers[0] == await outcome(made(service), text, variables)
+    outcomes = [await outcome(warm, text, variables) for _ in range(2)]
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0] == await outcome(new_engine(service), text, variables)
 
 
 ODD = st.sampled_from(
@@ -255,7 +250,7 @@ ODD = st.sampled_from(
 
 
 def mostly(*literals: str | st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Return literals of one type, now and then others or a variable."""
+    """Return literals of one type, occasionally replaced by others or a variable."""
     usual = st.one_of(*(st.just(one) if isinstance(one, str) else one for one in literals))
     odd = st.one_of(ODD, st.sampled_from(["$v", "$w"]), usual.map(lambda text: f"[{text}]"))
     return st.integers(0, 9).flatmap(lambda number: usual if number else odd)
@@ -304,20 +299,19 @@ TYPES = st.sampled_from(["Int", "Int = 1", "String", "Cursor", "ID!", "BigInt", 
 
 
 @given(st.lists(FIELD, min_size=1, max_size=2), TYPES, TYPES, some_of(v=ANY, w=ANY))
-async def test_literals_are_taken_as_they_were_written(
+async def test_literals_are_not_mixed_up_between_documents(
     service: Service, warm: tuple[Engine, Recorder], fields: Any, first: str, second: str, variables: Any
 ) -> None:
-    """Documents of one shape share what they compile to; each runs what it alone would."""
-    asked = " ".join(alias + field.format(*values) for field, values, alias in fields)
-    used = [f"${name}: {type_}" for name, type_ in (("v", first), ("w", second)) if f"${name}" in asked]
-    text = f"query{'(' + ', '.join(used) + ')' if used else ''} {{ {asked} }}"
-    answer = await outcome(warm, text, variables)
+    selection = " ".join(alias + field.format(*values) for field, values, alias in fields)
+    used = [f"${name}: {type_}" for name, type_ in (("v", first), ("w", second)) if f"${name}" in selection]
+    text = f"query{'(' + ', '.join(used) + ')' if used else ''} {{ {selection} }}"
+    response = await outcome(warm, text, variables)
     with patch.object(role_module, "extract_parameters", lambda _text: None):
-        assert answer == await outcome(made(service), text, variables)
+        assert response == await outcome(new_engine(service), text, variables)
 
 
 def bound(plan: OperationPlan, values: Any) -> Any:
-    """Return the statements with values, or why these cannot be bound."""
+    """Return the bound statements, or the error if binding fails."""
     try:
         statements = [each.bind(values) for each in plan.statements]
         return [(each.statement.text, each.statement.types, each.values) for each in statements]
@@ -327,7 +321,7 @@ def bound(plan: OperationPlan, values: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def compiled(service: Service) -> Callable[[str, Any], None]:
-    """Return a function that compiles a document, and compares plans of equal inputs."""
+    """Return a function that compiles a document and compares it with plans for the same input."""
     schema, known = service.schema(), dict[OperationPlanInput, Any]()
 
     def compare(text: str, variables: Any) -> None:
@@ -364,7 +358,7 @@ def test_equal_plan_inputs_give_equal_plans(
 
 
 @given(st.lists(FIELD, min_size=1, max_size=2))
-def test_equal_plan_inputs_of_texts_that_differ_in_literals_give_equal_plans(
+def test_documents_with_equal_plan_inputs_have_equal_plans(
     compiled: Callable[[str, Any], None], fields: Any
 ) -> None:
     compiled(f"{{ {' '.join(alias + field.format(*values) for field, values, alias in fields)} }}", {})

@@ -1,4 +1,4 @@
-"""GraphQL over HTTP on the Chinook sample: the acceptance query of the product."""
+"""GraphQL over HTTP on the Chinook sample database."""
 
 from __future__ import annotations
 
@@ -88,20 +88,20 @@ EXPECTED = {
 }
 
 
-async def test_the_acceptance_query_is_answered_exactly_by_one_message(api: Service) -> None:
-    answer = await api.ask(QUERY)
-    assert answer.data == EXPECTED
-    assert len(answer.messages) == 1
-    assert len(answer.statements) == 1
+async def test_acceptance_query_needs_one_message(api: Service) -> None:
+    response = await api.ask(QUERY)
+    assert response.data == EXPECTED
+    assert len(response.messages) == 1
+    assert len(response.statements) == 1
 
 
-async def test_a_statement_that_is_prepared_already_gives_the_same(api: Service) -> None:
+async def test_prepared_statement_returns_the_same_data(api: Service) -> None:
     first, second = await api.ask(QUERY), await api.ask(QUERY)
     assert second.data == first.data == EXPECTED
     assert first.messages[0].statements[0].statement is second.messages[0].statements[0].statement
 
 
-async def test_every_table_answers_with_every_relationship(api: Service) -> None:
+async def test_every_table_and_relationship_can_be_queried(api: Service) -> None:
     schema = api.schema().schema
     selections = []
     for entry in api.entries():
@@ -119,7 +119,7 @@ async def test_every_table_answers_with_every_relationship(api: Service) -> None
     assert all(len(connection["edges"]) == 2 for connection in data.values())
 
 
-async def test_a_self_reference_goes_both_ways(api: Service) -> None:
+async def test_self_reference_has_fields_in_both_directions(api: Service) -> None:
     """``reports_to`` has no ``_id`` to strip, so both fields are named after the table."""
     query = """{ employeeCollection(filter: {lastName: {eq: "Edwards"}}) { edges { node {
         employee { firstName } employeeCollection { edges { node { firstName } } } } } } }"""

@@ -1,4 +1,4 @@
-"""Text of the extension citext is text to GraphQL, and compared as the extension does."""
+"""``citext`` columns are strings in GraphQL and compare without regard to case."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ grant select on subscriber to anon;
 
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a table whose key is citext."""
     server.require("citext")
     with serving(reactor, server.create_database(SCHEMA)) as running:
         yield running
 
 
-async def test_it_is_a_key_that_ignores_case(service: Service) -> None:
-    """``citext`` is among the types of keys by which rows are found."""
+async def test_citext_key_ignores_case(service: Service) -> None:
     assert str(service.entries()["subscriberByPk"].args["mail"].type) == "String!"
     data = await service.data('{ subscriberByPk(mail: "BOB@example.org") { mail nodeId } }')
     assert data["subscriberByPk"]["mail"] == "Bob@example.org"
@@ -42,7 +40,7 @@ async def test_it_is_a_key_that_ignores_case(service: Service) -> None:
     assert found["node"] == {"mail": "Bob@example.org"}
 
 
-async def test_its_smallest_and_largest_values_ignore_case(service: Service) -> None:
+async def test_citext_min_and_max_ignore_case(service: Service) -> None:
     query = "{ subscriberCollection { aggregate { min { mail } max { mail } } } }"
     found = (await service.data(query))["subscriberCollection"]["aggregate"]
     assert found == {"min": {"mail": "ann@example.org"}, "max": {"mail": "Bob@example.org"}}
@@ -58,9 +56,8 @@ async def test_its_smallest_and_largest_values_ignore_case(service: Service) -> 
         ("", ["A_b%c", "a\\d", "Axbyc"]),
     ],
 )
-async def test_a_beginning_ignores_case_and_has_no_wildcards(
+async def test_starts_with_ignores_case_and_wildcards(
     service: Service, prefix: str, found: list[str]
 ) -> None:
-    """``startsWith`` compares as ``eq`` does."""
     rows = await service.rows("word", "text", f'filter: {{text: {{startsWith: "{prefix}"}}}}')
     assert sorted(row["text"] for row in rows) == sorted(found)

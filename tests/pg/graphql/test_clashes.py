@@ -1,4 +1,4 @@
-"""Fields that ask for one name: which one has it, what the others are called, and where that is told."""
+"""Name clashes between GraphQL fields: which field gets the name, and how clashes are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def clashing(server: Server, reactor: Any) -> Iterator[Service]:
         yield running
 
 
-async def test_the_last_one_has_the_field_and_the_others_keep_one_of_their_own(clashing: Service) -> None:
+async def test_clashing_fields_get_names_of_their_own(clashing: Service) -> None:
     rows = await clashing.rows("blog", "count count_2 owner { name } owner_2 account { name }")
     assert rows == [
         {
@@ -67,25 +67,24 @@ async def test_the_last_one_has_the_field_and_the_others_keep_one_of_their_own(c
         )["accountCollection"]
     )
     assert (ann["id"], ann["_id"]) == (1, -1)
-    assert nodes(ann["blogCollection"]) == [{"id": 2}], "of the key written_by, whose name is the last"
+    assert nodes(ann["blogCollection"]) == [{"id": 2}], "the relationship of the foreign key written_by"
     assert nodes(ann["blogCollectionByOwnerId"]) == [{"id": 1}]
 
 
-async def test_in_filters_orders_and_aggregates_the_name_is_the_columns(clashing: Service) -> None:
+async def test_columns_keep_their_names_in_filters_orders_and_aggregates(clashing: Service) -> None:
     assert await clashing.ids("blog", 'filter: {count: {eq: 10}, owner: {eq: "nobody"}}') == [1]
     assert await clashing.ids("blog", "orderBy: [{count: DescNullsLast}]") == [2, 1]
     data = await clashing.data("{ blogCollection { aggregate { max { count owner } } } }")
     assert data["blogCollection"]["aggregate"]["max"] == {"count": 20, "owner": "somebody"}
 
 
-async def test_a_feature_reaches_what_gave_way_in_inputs(clashing: Service) -> None:
+async def test_renamed_fields_work_in_inputs(clashing: Service) -> None:
     assert await clashing.ids("blog", 'filter: {accountByOwnerId: {name: {eq: "Bob"}}}') == [2]
     assert await clashing.ids("blog", "filter: {count_2: {eq: 1010}}") == [1]
     assert await clashing.ids("blog", "orderBy: [{accountByOwnerId: {name: DescNullsLast}}]") == [2, 1]
 
 
-async def test_inserts_and_updates_name_the_column(clashing: Service) -> None:
-    """What they answer with is named as everywhere else in the object type."""
+async def test_inserts_and_updates_use_column_names(clashing: Service) -> None:
     data = await clashing.data(
         """mutation { insertIntoBlogCollection(
             objects: [{id: 3, count: 30, owner: "me", accountByOwnerId: {id: 3, _id: 0}}]
@@ -101,26 +100,25 @@ async def test_inserts_and_updates_name_the_column(clashing: Service) -> None:
     await clashing.execute("delete from blog where id = 3; delete from account where id = 3")
 
 
-async def test_a_function_gives_way_to_a_tables_entry_point(clashing: Service) -> None:
+async def test_function_is_renamed_if_a_table_needs_its_name(clashing: Service) -> None:
     data = await clashing.data("{ blogCollection { edges { node { id } } } blogCollection_2 }")
     assert nodes(data["blogCollection"]) == [{"id": 1}, {"id": 2}]
     assert data["blogCollection_2"] == 42
 
 
-async def test_what_gave_way_is_a_problem_of_the_catalog_and_logged(clashing: Service) -> None:
-    """``/ready`` shows the catalog's problems, and every load logs them."""
-    told: list[str] = []
+async def test_renamed_fields_are_logged_as_catalog_problems(clashing: Service) -> None:
+    logged: list[str] = []
 
     def observe(event: LogEvent) -> None:
         if event.get("log_namespace") == "dataapi.catalog" and "problem" in event:
-            told.append(f"{event['place']}: {event['problem']}")
+            logged.append(f"{event['place']}: {event['problem']}")
 
     globalLogPublisher.addObserver(observe)  # type: ignore[arg-type]
     try:
         await clashing.reload()
     finally:
         globalLogPublisher.removeObserver(observe)  # type: ignore[arg-type]
-    assert told == [f"{problem.place}: {problem.message}" for problem in clashing.catalog.problems]
+    assert logged == [f"{problem.place}: {problem.message}" for problem in clashing.catalog.problems]
     assert {problem.place for problem in clashing.catalog.problems} == {
         "column public.account._id",
         "column public.blog.owner",
@@ -130,7 +128,7 @@ async def test_what_gave_way_is_a_problem_of_the_catalog_and_logged(clashing: Se
     }
 
 
-async def test_ready_names_them_and_stays_ready(clashing: Service, reactor: Any) -> None:
+async def test_ready_reports_clashes_and_stays_ready(clashing: Service, reactor: Any) -> None:
     part = ProjectPart(reactor, Project("p" * 20, "acme", clashing.database.uri, jwt_secret="s" * 32))
     await part.start()
     try:

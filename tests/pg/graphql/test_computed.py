@@ -71,7 +71,6 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def test_a_function_of_a_row_is_a_field(api: Service) -> None:
-    """A leading ``_`` is dropped; EXECUTE is needed; void, record and several arguments make no field."""
     found = api.schema().object_type("person").fields
     kinds = {name: str(field.type) for name, field in found.items()}
     assert kinds == {
@@ -96,7 +95,7 @@ def test_a_function_of_a_row_is_a_field(api: Service) -> None:
     assert validate_schema(eager(api.schema())) == []
 
 
-async def test_computed_values_have_the_wire_forms_of_their_types(api: Service) -> None:
+async def test_computed_values_are_serialized_by_type(api: Service) -> None:
     fields = "full_name initials big exact mood moods ids doc"
     ann, cy = await api.rows("person", fields)
     assert ann == {
@@ -116,22 +115,21 @@ async def test_computed_values_have_the_wire_forms_of_their_types(api: Service) 
 
 
 async def test_a_function_that_returns_one_row_is_an_object(api: Service) -> None:
-    """``returns t`` and ``returns setof t rows 1``: at most one, null without."""
     ann, cy = await api.rows("person", "chief { id chief { id } full_name } chief_set { id }")
     assert ann == {"chief": None, "chief_set": None}
     assert cy == {"chief": {"id": 1, "chief": None, "full_name": "Ann Bo"}, "chief_set": {"id": 1}}
 
 
 async def test_a_function_that_returns_rows_is_a_collection(api: Service) -> None:
-    answer = await api.ask(
+    response = await api.ask(
         """{ personCollection { edges { node { id
             posts(first: 2, filter: {id: {gt: 1}}, orderBy: [{title: DescNullsLast}]) {
                 totalCount aggregate { count sum { views } } pageInfo { hasNextPage endCursor }
                 edges { cursor node { id
                     author { id posts(last: 1) { edges { node { id } } } } } } } } } } }"""
     )
-    assert len(answer.messages) == 1
-    ann, cy = nodes(answer.data["personCollection"])
+    assert len(response.messages) == 1
+    ann, cy = nodes(response.data["personCollection"])
     assert ann["posts"]["totalCount"] == 3
     assert ann["posts"]["aggregate"] == {"count": 3, "sum": {"views": "120000000000"}}
     assert [post["id"] for post in nodes(ann["posts"])] == [6, 4]
@@ -147,14 +145,14 @@ async def test_a_function_that_returns_rows_is_a_collection(api: Service) -> Non
     assert data["personByPk"]["posts"]["pageInfo"] == {"hasPreviousPage": True}
 
 
-async def test_a_row_that_the_role_reads_in_part_has_no_computed_fields(api: Service) -> None:
-    """A function gets the whole row, which PostgreSQL gives only to who reads every column."""
+async def test_partly_readable_rows_have_no_computed_fields(api: Service) -> None:
+    """PostgreSQL passes a whole row to a function only if the role may read every column."""
     found = set(api.schema("c_columns").object_type("person").fields)
     assert found == {"nodeId", "id", "first"}
     rows = await api.rows("person", "id first", role="c_columns")
     assert rows == [{"id": 1, "first": "Ann"}, {"id": 2, "first": "Cy"}]
 
 
-async def test_a_computed_field_is_no_filter_and_no_order(api: Service) -> None:
+async def test_computed_fields_cannot_be_filtered_or_ordered(api: Service) -> None:
     for name in ("personFilter", "personOrderBy"):
         assert "full_name" not in api.schema().object_type(name).fields

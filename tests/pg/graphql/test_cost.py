@@ -1,4 +1,4 @@
-"""The cost of an operation: rows it may touch, known before it runs and refused above the limit."""
+"""The cost of an operation: the rows it may touch, computed and limited before it runs."""
 
 from __future__ import annotations
 
@@ -73,17 +73,16 @@ PAGE = "edges { node { id } }"
     ],
 )  # fmt: skip
 async def test_an_operation_costs_the_rows_that_it_may_touch(api: Service, operation: str, cost: int) -> None:
-    assert await reported_cost(api, operation) == cost
+    assert await measured_cost(api, operation) == cost
 
 
-async def reported_cost(api: Service, query: str, variables: dict[str, Any] | None = None) -> int:
-    """Run an operation and return the cost that it reports on request."""
+async def measured_cost(api: Service, query: str, variables: dict[str, Any] | None = None) -> int:
     api.database.execute("delete from book where id > 100")
     body = {"query": query, "variables": variables, "extensions": {"cost": True}}
-    answer = await api.send(json.dumps(body).encode())
-    assert answer.body["extensions"]["cost"]["limit"] == LIMIT
-    assert "errors" not in answer.body, answer.body
-    cost: int = answer.body["extensions"]["cost"]["rows"]
+    response = await api.send(json.dumps(body).encode())
+    assert response.body["extensions"]["cost"]["limit"] == LIMIT
+    assert "errors" not in response.body, response.body
+    cost: int = response.body["extensions"]["cost"]["rows"]
     return cost
 
 
@@ -91,18 +90,18 @@ async def test_variables_decide_the_cost(api: Service) -> None:
     query = f"""query($n: Int, $m: Int = 2) {{
         authorCollection(first: $n) {{ edges {{ node {{ bookCollection(first: $m) {{ {PAGE} }} }} }} }} }}"""
     costs = [
-        await reported_cost(api, query, given)
+        await measured_cost(api, query, given)
         for given in ({"n": 2}, {"n": 2, "m": 9}, {"n": 50}, {"m": 1}, {"n": 2})
     ]
     assert costs == [6, 20, 150, 200, 6]
     query = "mutation($o: [bookInsertInput!]!) { insertIntobookCollection(objects: $o) { affectedCount } }"
     for count in (1, 2, 3, 40):
-        assert await reported_cost(api, query, {"o": [{"id": 101 + n} for n in range(count)]}) == count
+        assert await measured_cost(api, query, {"o": [{"id": 101 + n} for n in range(count)]}) == count
     query = (
         "mutation($n: Int!) { deleteFrombookCollection(filter: {id: {gt: 100}}, atMost: $n) { "
         "affectedCount } }"
     )
-    assert [await reported_cost(api, query, {"n": n}) for n in (1, 700, 2)] == [1, 700, 2]
+    assert [await measured_cost(api, query, {"n": n}) for n in (1, 700, 2)] == [1, 700, 2]
 
 
 @pytest.mark.parametrize(
@@ -123,22 +122,22 @@ async def test_variables_decide_the_cost(api: Service) -> None:
          {"o": [{"id": 1000 + n} for n in range(501)]}, 1002),
     ],
 )  # fmt: skip
-async def test_too_costly_operations_are_refused_before_anything_runs(
+async def test_too_costly_operations_are_rejected_before_they_run(
     api: Service, query: str, variables: dict[str, Any] | None, cost: int
 ) -> None:
-    answer = await api.ask(query, variables)
-    assert answer.error == (
+    response = await api.ask(query, variables)
+    assert response.error == (
         f"The operation may touch {cost} rows, more than the {LIMIT} allowed: "
         "request smaller pages with `first`, or nest fewer collections."
     )
-    assert "data" not in answer.body
-    assert answer.messages == ()
+    assert "data" not in response.body
+    assert response.messages == ()
     assert api.database.execute("select (select count(*) from author), (select count(*) from book)") == [
         (5, 20)
     ]
 
 
-async def test_a_plan_that_was_cheap_before_is_still_judged(api: Service) -> None:
+async def test_cached_plan_is_checked_against_the_limit(api: Service) -> None:
     query = (
         "mutation($n: Int!) { deleteFrombookCollection(filter: {id: {eq: 0}}, atMost: $n) { affectedCount } }"
     )
@@ -150,7 +149,7 @@ async def test_a_plan_that_was_cheap_before_is_still_judged(api: Service) -> Non
 
 
 def nested(levels: int, name: str) -> str:
-    """Return an operation on rows within rows."""
+    """Return an operation with nested collections."""
     inner = "id"
     for _ in range(levels):
         inner = f"{name} {{ edges {{ node {{ id {inner} }} }} }}"
@@ -205,24 +204,24 @@ def analyzed(server: Server, reactor: Any) -> Iterator[Service]:
     [
         (f"{{ artistCollection {{ {PAGE} }} }}", ARTISTS),
         (f"{{ artistCollection(first: 7) {{ {PAGE} }} }}", 7),
-        # Each album is of one artist: all artists together have no more albums than there are.
+        # Each album belongs to one artist, so that artists share the rows of the table.
         ("{ artistCollection { edges { node { albumCollection { edges { node { trackCollection { "
          f"{PAGE} }} }} }} }} }} }} }} }}", ARTISTS + ALBUMS + TRACKS),
         ("{ artistCollection { edges { node { albumCollection(first: 2) { edges { node { trackCollection { "
          f"{PAGE} }} }} }} }} }} }} }} }}", ARTISTS + min(2 * ARTISTS, ALBUMS) + TRACKS),
-        # Tracks may be of one album, whose tracks then come again for each.
+        # All tracks may belong to one album and its tracks are counted once for each of them.
         (f"{{ trackCollection(first: 10) {{ edges {{ node {{ album {{ trackCollection {{ {PAGE} }} }} }} }} "
          "} }", 10 + 10 + 10 * TRACKS),
         # A key that a directive declares need not be unique.
         (f"{{ albumCollection(first: 10) {{ edges {{ node {{ twins {{ {PAGE} }} }} }} }} }}",
          10 + 10 * ALBUMS),
-        # A function may give any rows, and nothing is known of a view.
+        # Functions and views have no estimates.
         (f"{{ some_artists {{ {PAGE} }} }}", 100_000),
         (f"{{ listedCollection {{ {PAGE} }} }}", 100_000),
-        # What was never analyzed has no more rows than fit into its one page.
+        # A table that was never analyzed has at most the rows that fit into its single page.
         (f"{{ freshCollection {{ {PAGE} }} }}", FRESH),
         (nested(4, "freshCollection"), 4 * FRESH),
-        # A partitioned table has what its parts have, one of which is empty.
+        # A partitioned table has the rows of its partitions. One of them is empty.
         (f"{{ mixedCollection {{ {PAGE} }} }}", 2 * 40 + 1000),
         (f"{{ countedCollection {{ {PAGE} }} }}", ARTISTS),
         (f"{{ measuredCollection {{ {PAGE} }} }}", 2 * 400 + 1000),
@@ -230,13 +229,13 @@ def analyzed(server: Server, reactor: Any) -> Iterator[Service]:
          TRACKS),
     ],
 )  # fmt: skip
-async def test_no_more_rows_are_counted_than_the_tables_hold(
+async def test_cost_is_limited_by_the_estimated_table_sizes(
     analyzed: Service, operation: str, cost: int
 ) -> None:
-    """The planner's estimates count, doubled and a thousand more, as tables grow until the next reload."""
+    """Estimates are doubled and raised by 1,000 because tables grow until the next reload."""
     body = {"query": operation, "extensions": {"cost": True}}
-    answer = await analyzed.send(json.dumps(body).encode())
-    assert answer.body["extensions"]["cost"]["rows"] == cost, answer.body
+    response = await analyzed.send(json.dumps(body).encode())
+    assert response.body["extensions"]["cost"]["rows"] == cost, response.body
 
 
 async def test_estimates_are_refreshed_with_the_catalog(analyzed: Service) -> None:

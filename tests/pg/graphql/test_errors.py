@@ -1,4 +1,4 @@
-"""What GraphQL over HTTP refuses, and how: limits, database errors, and what errors must not tell."""
+"""Errors of GraphQL over HTTP: limits, database errors and information that errors must not reveal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ GRAPHQL = {"accept": "application/graphql-response+json"}
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve with limits that are soon met."""
     limits = {
         "graphql_max_depth": 20,
         "graphql_max_aliases": 100,
@@ -50,12 +49,11 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def nested(depth: int) -> str:
-    """Write an operation of that many fields one in another."""
     return "{ accountByPk(id: 1) " + "{ account " * (depth - 2) + "{ id }" + " }" * (depth - 1)
 
 
-async def refused(api: Service, query: str, **named: Any) -> str:
-    """Return the message of a request that is refused before anything runs, in both media types."""
+async def rejected(api: Service, query: str, **named: Any) -> str:
+    """Return the error message of a request that is rejected before it runs, in both media types."""
     plain = await api.ask(query, **named)
     typed = await api.ask(query, headers=GRAPHQL, **named)
     assert (plain.status, typed.status) == (200, 400)
@@ -66,27 +64,25 @@ async def refused(api: Service, query: str, **named: Any) -> str:
 
 
 async def test_depth_is_limited(api: Service) -> None:
-    """``graphql-max-depth`` counts fragments where they are spread."""
     assert (await api.ask(nested(20))).data
-    assert await refused(api, nested(21)) == "The operation is 21 fields deep, more than the 20 allowed."
+    assert await rejected(api, nested(21)) == "The operation is 21 fields deep, more than the 20 allowed."
     fragments = " ".join(f"fragment f{n} on account {{ account {{ ...f{n + 1} }} }}" for n in range(20))
     query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {fragments} fragment f20 on account {{ id }}"
-    assert await refused(api, query) == "The operation is 22 fields deep, more than the 20 allowed."
+    assert await rejected(api, query) == "The operation is 22 fields deep, more than the 20 allowed."
 
 
 async def test_aliases_are_limited(api: Service) -> None:
-    """``graphql-max-aliases`` counts fragments at each spread."""
     query = "{ accountByPk(id: 1) { %s } }"
     assert (await api.ask(query % " ".join(f"a{n}: id" for n in range(100)))).data
     message = "The operation has 101 aliases, more than the 100 allowed."
-    assert await refused(api, query % " ".join(f"a{n}: id" for n in range(101))) == message
+    assert await rejected(api, query % " ".join(f"a{n}: id" for n in range(101))) == message
     doubling = " ".join(f"fragment f{n} on account {{ ...f{n + 1} ...f{n + 1} }}" for n in range(30))
     query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {doubling} fragment f30 on account {{ a: id }}"
-    assert "aliases, more than the 100 allowed" in await refused(api, query)
+    assert "aliases, more than the 100 allowed" in await rejected(api, query)
 
 
 async def test_tokens_are_limited(api: Service) -> None:
-    message = await refused(api, "{ " + "id " * 5_000 + "}")
+    message = await rejected(api, "{ " + "id " * 5_000 + "}")
     assert message == "Syntax Error: Document contains more than 5000 tokens. Parsing aborted."
 
 
@@ -100,39 +96,38 @@ async def test_tokens_are_limited(api: Service) -> None:
     ],
     ids=["repeated root", "repeated row", "fragments"],
 )  # fmt: skip
-async def test_a_document_that_is_dear_to_judge_is_refused_soon(api: Service, document: str) -> None:
-    """Fields of one name are compared with each other, which must not hold up everybody else."""
+async def test_document_that_is_expensive_to_validate_is_rejected_early(api: Service, document: str) -> None:
+    """Comparing fields of the same name is quadratic and must not block other requests."""
     effort = Effort()
-    answer = await api.ask(document)
-    assert answer.error == ("The document is too complex: it repeats too many fields or nests too deeply.")
+    response = await api.ask(document)
+    assert response.error == ("The document is too complex: it repeats too many fields or nests too deeply.")
     assert effort.units < 300
 
 
-async def test_many_fragments_with_the_same_scalars_are_answered(api: Service) -> None:
+async def test_many_fragments_with_the_same_scalars_are_accepted(api: Service) -> None:
     spreads = " ".join(f"...f{n}" for n in range(500))
     fragments = " ".join(f"fragment f{n} on Query {{ __typename }}" for n in range(500))
     assert await api.data(f"{{ {spreads} }} {fragments}") == {"__typename": "Query"}
 
 
-async def test_a_long_document_is_answered(api: Service) -> None:
+async def test_long_document_is_accepted(api: Service) -> None:
     row = "id email boss account { id email boss account { id email } } nodeId __typename ...f ...f "
     fields = " ".join(f"a{n}: accountByPk(id: {n}) {{ {row * 3} }}" for n in range(50))
-    answer = await api.ask(f"{{ {fields} }} fragment f on account {{ id email account {{ id boss }} }}")
-    assert len(answer.data) == 50
+    response = await api.ask(f"{{ {fields} }} fragment f on account {{ id email account {{ id boss }} }}")
+    assert len(response.data) == 50
 
 
-async def test_fragments_that_double_are_collected_once(api: Service) -> None:
+async def test_repeated_fragments_are_collected_once(api: Service) -> None:
     doubling = " ".join(f"fragment f{n} on account {{ ...f{n + 1} ...f{n + 1} }}" for n in range(30))
     query = f"{{ accountByPk(id: 1) {{ ...f0 }} }} {doubling} fragment f30 on account {{ id }}"
     assert (await api.ask(query)).data == {"accountByPk": {"id": 1}}
 
 
 async def test_cost_is_limited(api: Service) -> None:
-    """``graphql-max-cost`` counts the rows that nested pages may hold, for the values at hand."""
     pages = """{ accountCollection(first: %s) { edges { node {
         accountCollection(first: %s) { edges { cursor } } } } } }"""
     assert (await api.ask(pages % (30, 30))).data
-    assert await refused(
+    assert await rejected(
         api, pages.replace("edges { cursor }", "edges { node { account { id } } }") % (30, 30)
     ) == (
         "The operation may touch 1830 rows, more than the 1000 allowed: "
@@ -142,17 +137,17 @@ async def test_cost_is_limited(api: Service) -> None:
         accountCollection { edges { node { accountCollection { edges { cursor } } } } } } } } }"""
     assert (await api.ask(query, {"n": 1})).data
     # 30, 30 for each of them, and twice what one page of the table holds, with a thousand more.
-    assert "The operation may touch 2442 rows, more than the 1000 allowed" in await refused(
+    assert "The operation may touch 2442 rows, more than the 1000 allowed" in await rejected(
         api, query, variables={"n": 30}
     )
-    assert "may touch 2442 rows" in await refused(api, query)
+    assert "may touch 2442 rows" in await rejected(api, query)
     assert (await api.ask(query, {"n": 1})).data
 
 
 async def test_bodies_are_limited(api: Service) -> None:
-    answer = await api.send(json.dumps({"query": "{__typename}" + " " * 100_000}).encode())
-    assert answer.status == 413
-    assert "larger than 100000 bytes" in answer.error
+    response = await api.send(json.dumps({"query": "{__typename}" + " " * 100_000}).encode())
+    assert response.status == 413
+    assert "larger than 100000 bytes" in response.error
 
 
 @pytest.mark.parametrize(
@@ -165,25 +160,25 @@ async def test_bodies_are_limited(api: Service) -> None:
         "{ accountCollection(filter: {id: {in: " + "[" * 4000 + "]" * 4000 + "}}) { __typename } }",
     ],
 )
-async def test_documents_nested_without_end_are_refused(api: Service, query: str) -> None:
+async def test_excessively_nested_documents_are_rejected(api: Service, query: str) -> None:
     for headers in (None, GRAPHQL):
-        answer = await api.ask(query, headers=headers, check=False)
-        assert answer.status in (200, 400)
-        assert answer.error
-        assert "internal" not in answer.error.lower()
+        response = await api.ask(query, headers=headers, check=False)
+        assert response.status in (200, 400)
+        assert response.error
+        assert "internal" not in response.error.lower()
     assert (await api.ask("{ __typename }")).data
 
 
-async def test_variables_nested_without_end_are_refused(api: Service) -> None:
+async def test_excessively_nested_variables_are_rejected(api: Service) -> None:
     value: Any = {}
     for _ in range(400):
         value = {"not": value}
     query = "query($f: accountFilter) { accountCollection(filter: $f) { edges { cursor } } }"
     deep = json.dumps({"query": query, "variables": {"f": value}}).encode()
     for body in (deep, deep.replace(b'{"not": {}}', b'{"not": ' * 9000 + b"{}" + b"}" * 9000)):
-        answer = await api.send(body)
-        assert answer.status in (200, 400)
-        assert "nested too deeply" in answer.error
+        response = await api.send(body)
+        assert response.status in (200, 400)
+        assert "nested too deeply" in response.error
 
 
 @pytest.mark.parametrize(
@@ -199,9 +194,9 @@ async def test_variables_nested_without_end_are_refused(api: Service) -> None:
     ],
 )
 async def test_errors_have_locations(api: Service, query: str, message: str) -> None:
-    assert message in await refused(api, query)
-    answer = await api.ask(query)
-    assert set(answer.errors[0]) == {"message", "locations"}
+    assert message in await rejected(api, query)
+    response = await api.ask(query)
+    assert set(response.errors[0]) == {"message", "locations"}
 
 
 @pytest.mark.parametrize(
@@ -227,12 +222,16 @@ async def test_errors_have_locations(api: Service, query: str, message: str) -> 
         ("query($v: vaultInsertInput) { a }", "query($v: valutInsertInput) { a }"),
     ],
 )
-async def test_what_is_hidden_looks_like_what_is_absent(api: Service, hidden: str, absent: str) -> None:
-    told, untold = await api.ask(hidden), await api.ask(absent)
-    assert told.errors
-    text = told.text.replace("vault", "valut").replace("thing", "thong").replace("secret", "sceret")
-    assert text == untold.text
-    assert "Did you mean" not in told.text
+async def test_hidden_names_have_the_same_errors_as_unknown_names(
+    api: Service, hidden: str, absent: str
+) -> None:
+    hidden_response, absent_response = await api.ask(hidden), await api.ask(absent)
+    assert hidden_response.errors
+    text = (
+        hidden_response.text.replace("vault", "valut").replace("thing", "thong").replace("secret", "sceret")
+    )
+    assert text == absent_response.text
+    assert "Did you mean" not in hidden_response.text
 
 
 async def test_names_are_not_suggested(api: Service) -> None:
@@ -242,53 +241,53 @@ async def test_names_are_not_suggested(api: Service) -> None:
         "{ __shema { types } }",
     ):
         assert "Did you mean" not in (await api.ask(query)).text
-    answer = await api.ask(
+    response = await api.ask(
         "query($f: accountFilter) { accountCollection(filter: $f) { __typename } }", {"f": {"emial": 1}}
     )
-    assert "Did you mean" not in answer.text
+    assert "Did you mean" not in response.text
 
 
-async def test_a_database_error_has_message_code_and_root_field_alone(api: Service) -> None:
-    """PostgreSQL's details and hints may show what the role may not see."""
-    answer = await api.ask("{ brokenCollection { edges { node { ratio } } } }")
-    assert answer.status == 200
-    assert answer.body == {
+async def test_database_error_contains_only_message_code_and_path(api: Service) -> None:
+    """PostgreSQL's details and hints may reveal data that the role cannot see."""
+    response = await api.ask("{ brokenCollection { edges { node { ratio } } } }")
+    assert response.status == 200
+    assert response.body == {
         "errors": [
             {"message": "division by zero", "path": ["brokenCollection"], "extensions": {"code": "22012"}}
         ],
         "data": None,
     }
-    answer = await api.ask("{ accountByPk(id: 1) { failing } }", role="authenticated")
-    assert answer.error == "told by the function"
-    assert answer.errors[0]["extensions"] == {"code": "P0001"}
-    assert "hush" not in answer.text
+    response = await api.ask("{ accountByPk(id: 1) { failing } }", role="authenticated")
+    assert response.error == "told by the function"
+    assert response.errors[0]["extensions"] == {"code": "P0001"}
+    assert "hush" not in response.text
     assert (
         await api.ask("{ accountByPk(id: 1) { big } }", role="authenticated")
     ).error == "bigint out of range"
 
 
-async def test_the_path_of_a_database_error_is_there_where_it_is_known(api: Service) -> None:
-    """Of several fields PostgreSQL does not say which one failed; one that needs no database did not."""
+async def test_database_error_has_a_path_if_it_is_known(api: Service) -> None:
+    """PostgreSQL does not report which of several fields failed."""
     broken = "x: brokenCollection { edges { node { ratio } } }"
     assert (await api.ask(f"{{ a: __typename {broken} }}")).errors[0]["path"] == ["x"]
     assert "path" not in (await api.ask(f"{{ {broken} accountCollection {{ __typename }} }}")).errors[0]
     same = "brokenCollection"  # variables may have the names of fields
     text = f"query (${same}: Int) {{ {same}(first: ${same}) {{ edges {{ node {{ ratio }} }} }} }}"
-    answer = await api.ask(text, {same: 5})
-    assert answer.errors[0]["path"] == [same]
+    response = await api.ask(text, {same: 5})
+    assert response.errors[0]["path"] == [same]
 
 
 async def test_errors_within_lists_have_an_index(api: Service) -> None:
-    answer = await api.ask(
+    response = await api.ask(
         "{ c: accountCollection { edges { node { accountCollection(first: 1, last: 1) { __typename } } } } }"
     )
-    assert answer.errors[0]["path"] == ["c", "edges", 0, "node", "accountCollection"]
-    answer = await api.ask(
+    assert response.errors[0]["path"] == ["c", "edges", 0, "node", "accountCollection"]
+    response = await api.ask(
         "query($n: Int) { accountCollection { edges { n: node { a: accountCollection(first: $n) {"
         " edges { cursor } } } } } }",
         {"n": -1},
     )
-    assert answer.errors[0]["path"] == ["accountCollection", "edges", 0, "n", "a"]
+    assert response.errors[0]["path"] == ["accountCollection", "edges", 0, "n", "a"]
 
 
 async def test_an_error_of_a_nullable_field_leaves_its_siblings(api: Service) -> None:
@@ -299,38 +298,38 @@ async def test_an_error_of_a_nullable_field_leaves_its_siblings(api: Service) ->
     assert (await api.data(query, {"id": good}))["node"]["nodeId"] == good
     others = {"first": {"id": 1}, "node": None, "__typename": "Query"}
     for values, path in (({"id": "?"}, ["node"]), ({"id": good, "n": -1}, ["node", "accountCollection"])):
-        answer = await api.ask(query, values)
-        assert answer.status == 200
-        assert answer.body["data"] == others
-        assert [error["path"] for error in answer.errors] == [path]
-        assert answer.errors[0]["locations"]
-        assert len(answer.messages) == 1
+        response = await api.ask(query, values)
+        assert response.status == 200
+        assert response.body["data"] == others
+        assert [error["path"] for error in response.errors] == [path]
+        assert response.errors[0]["locations"]
+        assert len(response.messages) == 1
     # Another text of the same shape, with the values as literals.
     for gap in (2 * " ", 9 * " "):
         text = f'{{ first: accountByPk(id: 1) {{ id }}{gap}node(nodeId: "?") {{ nodeId }} __typename }}'
-        answer = await api.ask(text)
-        assert answer.body["data"] == others
-        assert answer.errors[0]["locations"][0]["column"] == text.index("node(") + 1
-    answer = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } __typename }')
-    assert answer.body["data"] == {"a": None, "b": None, "__typename": "Query"}
-    assert [error["path"] for error in answer.errors] == [["a"], ["b"]]
-    assert answer.messages == ()
+        response = await api.ask(text)
+        assert response.body["data"] == others
+        assert response.errors[0]["locations"][0]["column"] == text.index("node(") + 1
+    response = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } __typename }')
+    assert response.body["data"] == {"a": None, "b": None, "__typename": "Query"}
+    assert [error["path"] for error in response.errors] == [["a"], ["b"]]
+    assert response.messages == ()
 
 
-async def test_nothing_is_there_where_nothing_else_was_asked_for(api: Service) -> None:
-    answer = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } }')
-    assert answer.body["data"] is None
-    assert [error["path"] for error in answer.errors] == [["a"], ["b"]]
-    assert answer.messages == ()
+async def test_data_is_null_if_all_fields_failed(api: Service) -> None:
+    response = await api.ask('{ a: node(nodeId: "?") { nodeId } b: node(nodeId: "!") { nodeId } }')
+    assert response.body["data"] is None
+    assert [error["path"] for error in response.errors] == [["a"], ["b"]]
+    assert response.messages == ()
 
 
-async def test_an_error_of_a_field_that_is_never_null_leaves_no_data(api: Service) -> None:
-    answer = await api.ask(
+async def test_error_of_a_non_null_field_leaves_no_data(api: Service) -> None:
+    response = await api.ask(
         "query($n: Int) { accountCollection(first: $n) { edges { cursor } } accountByPk(id: 1) { id } }",
         {"n": -1},
     )
-    assert answer.body["data"] is None
-    assert answer.messages == ()
+    assert response.body["data"] is None
+    assert response.messages == ()
 
 
 async def test_a_failed_operation_leaves_nothing_behind(api: Service) -> None:
@@ -342,22 +341,22 @@ async def test_a_failed_operation_leaves_nothing_behind(api: Service) -> None:
         assert (await api.ask("{ accountByPk(id: 1) { secret } }")).errors
 
 
-async def test_values_that_postgresql_refuses_are_reported(api: Service) -> None:
+async def test_values_that_postgresql_rejects_are_reported(api: Service) -> None:
     for condition, code in (
         ('email: {regex: "("}', "2201B"),
         ('email: {like: "m\\\\"}', "22025"),
     ):
-        answer = await api.ask(f"{{ accountCollection(filter: {{{condition}}}) {{ edges {{ cursor }} }} }}")
-        assert answer.errors[0]["extensions"] == {"code": code}
-        assert answer.body["data"] is None
+        response = await api.ask(f"{{ accountCollection(filter: {{{condition}}}) {{ edges {{ cursor }} }} }}")
+        assert response.errors[0]["extensions"] == {"code": code}
+        assert response.body["data"] is None
 
 
 @pytest.mark.parametrize(
     "text",
     ["\0", "a\0b", "\ud800", "\udc00x"],
 )
-async def test_text_that_a_database_cannot_hold_is_refused(api: Service, text: str) -> None:
-    """NUL and half a surrogate pair: in variables, literals, cursors and node ids."""
+async def test_text_that_postgresql_cannot_store_is_rejected(api: Service, text: str) -> None:
+    """NUL and lone surrogates: in variables, literals, cursors and node ids."""
     escaped = json.dumps(text)
     written = json.dumps(
         f"{{ accountCollection(filter: {{email: {{eq: {escaped}}}}}) {{ edges {{ cursor }} }} }}"
@@ -378,34 +377,34 @@ async def test_text_that_a_database_cannot_hold_is_refused(api: Service, text: s
         as_literal = {"query": "{ " + use.replace("$v", f'"{packed}"') + " }"}
         bodies += [json.dumps(by_variable), json.dumps(as_literal)]
     for body in bodies:
-        answer = await api.send(body.encode())
-        assert answer.status in (200, 400), body
-        assert answer.errors, body
-        assert "internal" not in answer.error.lower(), body
+        response = await api.send(body.encode())
+        assert response.status in (200, 400), body
+        assert response.errors, body
+        assert "internal" not in response.error.lower(), body
     assert (await api.ask("{ accountByPk(id: 1) { id } }")).data
 
 
-async def test_a_role_that_may_not_be_assumed_is_refused(api: Service) -> None:
+async def test_role_that_cannot_be_assumed_is_rejected(api: Service) -> None:
     for role in ("postgres", "nobody", "none"):
-        answer = await api.ask("{ __typename }", role=role)
-        assert answer.status == 403
-        assert answer.messages == ()
+        response = await api.ask("{ __typename }", role=role)
+        assert response.status == 403
+        assert response.messages == ()
 
 
-async def test_without_a_key_nothing_is_answered(api: Service) -> None:
-    answer = await api.ask("{ __typename }", headers={"apikey": ""})
-    assert answer.status == 401
-    assert answer.messages == ()
+async def test_request_without_an_api_key_is_rejected(api: Service) -> None:
+    response = await api.ask("{ __typename }", headers={"apikey": ""})
+    assert response.status == 401
+    assert response.messages == ()
 
 
-async def test_a_wrong_page_is_an_error_of_its_field_among_others(api: Service) -> None:
-    answer = await api.ask(
+async def test_invalid_page_argument_is_an_error_of_its_field(api: Service) -> None:
+    response = await api.ask(
         "{ ok: accountByPk(id: 1) { id } bad: accountCollection(first: -1) { edges { cursor } } }"
     )
-    assert answer.body["data"] is None
-    assert answer.errors[0]["path"] == ["bad"]
-    answer = await api.ask(
+    assert response.body["data"] is None
+    assert response.errors[0]["path"] == ["bad"]
+    response = await api.ask(
         "{ a: accountByPk(id: 1) { b: accountCollection(first: 1, last: 1) { edges { cursor } } } }"
     )
-    assert answer.errors[0]["path"] == ["a", "b"]
-    assert answer.errors[0]["locations"] == [{"line": 1, "column": 27}]
+    assert response.errors[0]["path"] == ["a", "b"]
+    assert response.errors[0]["locations"] == [{"line": 1, "column": 27}]

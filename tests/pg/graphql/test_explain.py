@@ -1,4 +1,4 @@
-"""What a request can ask to be told in ``extensions``: PostgreSQL's plans, and the operation's cost."""
+"""Query plans and costs in ``extensions`` of responses."""
 
 from __future__ import annotations
 
@@ -61,18 +61,17 @@ async def ask(api: Service, query: str, *, role: str = "service_role", **members
 
 
 def nodes(plan: Any) -> Iterator[Any]:
-    """Yield a plan's nodes."""
     yield plan
     for inner in plan.get("Plans", ()):
         yield from nodes(inner)
 
 
-async def test_explain_gives_the_plan_beside_the_data(api: Service) -> None:
-    answer = await ask(api, QUERY, variables={"id": 1}, extensions={"explain": True})
-    assert answer.status == 200
-    assert answer.data["artistByPk"]["name"] == "AC/DC"
-    [explained] = answer.body["extensions"]["explain"]
-    assert explained["statement"] == answer.statements[-1]
+async def test_explain_returns_the_plan_with_the_data(api: Service) -> None:
+    response = await ask(api, QUERY, variables={"id": 1}, extensions={"explain": True})
+    assert response.status == 200
+    assert response.data["artistByPk"]["name"] == "AC/DC"
+    [explained] = response.body["extensions"]["explain"]
+    assert explained["statement"] == response.statements[-1]
     assert "$1" in explained["statement"]
     [plan] = explained["plan"]
     assert {"artist", "album"} <= {
@@ -81,23 +80,25 @@ async def test_explain_gives_the_plan_beside_the_data(api: Service) -> None:
 
 
 async def test_explain_never_runs_a_mutation_twice(api: Service) -> None:
-    answer = await ask(api, CHANGES, extensions={"explain": True})
-    data = answer.data
+    response = await ask(api, CHANGES, extensions={"explain": True})
+    data = response.data
     assert data["updateGenreCollection"] == {"affectedCount": 1, "records": [{"name": "Polka"}]}
     assert data["deleteFromGenreCollection"] == {"records": [{"name": "Polka"}]}
-    *explaining, running = answer.messages
-    assert len(explaining) == len(running.statements) == len(answer.body["extensions"]["explain"])
+    *explaining, running = response.messages
+    assert len(explaining) == len(running.statements) == len(response.body["extensions"]["explain"])
     assert all(message.read_only and len(message.statements) == 1 for message in explaining)
     assert not running.read_only
-    plans = [plan["Plan"] for told in answer.body["extensions"]["explain"] for plan in told["plan"]]
+    plans = [
+        plan["Plan"] for explained in response.body["extensions"]["explain"] for plan in explained["plan"]
+    ]
     operations = {node.get("Operation") for plan in plans for node in nodes(plan)}
     assert {"Insert", "Update", "Delete"} <= operations
 
 
-async def test_explaining_happens_as_the_caller(api: Service) -> None:
-    answer = await ask(api, QUERY, variables={"id": 1}, extensions={"explain": True})
-    assert {message.role for message in answer.messages} == {"service_role"}
-    explaining, running = answer.messages
+async def test_explain_runs_with_the_role_of_the_caller(api: Service) -> None:
+    response = await ask(api, QUERY, variables={"id": 1}, extensions={"explain": True})
+    assert {message.role for message in response.messages} == {"service_role"}
+    explaining, running = response.messages
     assert explaining.settings == running.settings
 
 
@@ -115,7 +116,7 @@ async def test_a_volatile_function_is_planned_and_run_once(api: Service) -> None
 
 @pytest.fixture
 def noting(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database whose pre-request function leaves a row for each time that it ran."""
+    """Serve a database with a pre-request function that inserts a row on each call."""
     database = server.create_database("""
         create table hit (id int generated always as identity primary key);
         create function note() returns void volatile security definer
@@ -128,15 +129,15 @@ def noting(server: Server, reactor: Any) -> Iterator[Service]:
 
 async def test_explain_skips_the_pre_request_function(noting: Service) -> None:
     mutation = "mutation { deleteFromhitCollection(filter: {id: {eq: -1}}) { affectedCount } }"
-    answer = await ask(noting, mutation, extensions={"explain": True})
-    assert answer.data == {"deleteFromhitCollection": {"affectedCount": 0}}
-    assert len(answer.body["extensions"]["explain"]) == 1
+    response = await ask(noting, mutation, extensions={"explain": True})
+    assert response.data == {"deleteFromhitCollection": {"affectedCount": 0}}
+    assert len(response.body["extensions"]["explain"]) == 1
     assert noting.database.execute("select count(*) from hit") == [(1,)]
 
 
 @pytest.fixture
 def without_artists(api: Service) -> Iterator[None]:
-    """Take a table away that the catalog has."""
+    """Rename a table that the catalog contains."""
     assert "artistCollection" in api.collections("service_role")
     api.database.execute("alter table artist rename to artist_away")
     yield
@@ -144,55 +145,56 @@ def without_artists(api: Service) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("without_artists")
-async def test_what_cannot_be_planned_is_not_run(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is the one that running would have given."""
-    # Else a catalog of two seconds is compared with the database, as in the next test.
+async def test_operation_that_cannot_be_planned_does_not_run(
+    api: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Prevent a refresh of the catalog.
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", math.inf)
-    answer = await ask(api, ARTISTS, extensions={"explain": True})
-    assert answer.body["data"] is None
-    assert answer.errors[0]["extensions"]["code"] == "42P01"
-    assert len(answer.messages) == 1
+    response = await ask(api, ARTISTS, extensions={"explain": True})
+    assert response.body["data"] is None
+    assert response.errors[0]["extensions"]["code"] == "42P01"
+    assert len(response.messages) == 1
 
 
 @pytest.mark.usefixtures("without_artists")
-async def test_what_cannot_be_planned_shows_that_the_catalog_is_outdated(
+async def test_planning_error_reveals_an_outdated_catalog(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request is answered by a new one, as it would be without ``explain``."""
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 0.0)
-    answer = await ask(api, ARTISTS, extensions={"explain": True})
-    assert answer.status == 400
-    assert answer.error.startswith("Cannot query field 'artistCollection'")
-    assert "data" not in answer.body
+    response = await ask(api, ARTISTS, extensions={"explain": True})
+    assert response.status == 400
+    assert response.error.startswith("Cannot query field 'artistCollection'")
+    assert "data" not in response.body
     # Planning showed it, and nothing was run.
-    assert len(answer.messages) == 1
+    assert len(response.messages) == 1
 
 
 @pytest.fixture
 def unprepared(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve without prepared statements, as behind a transaction pooler."""
+    """Serve without prepared statements, as needed behind a transaction pooler."""
     database = server.create_chinook()
     with serving(reactor, database, db_prepared_statements=False) as service:
         yield service
 
 
 async def test_explain_works_without_prepared_statements(unprepared: Service) -> None:
-    """The search path goes along in each message, that of ``EXPLAIN`` included."""
     query = "query ($id: Int!) { artistByPk(artist_id: $id) { name } }"
-    answer = await ask(unprepared, query, variables={"id": 1}, extensions={"explain": True})
-    assert answer.data == {"artistByPk": {"name": "AC/DC"}}
-    assert len(answer.body["extensions"]["explain"]) == 1
+    response = await ask(unprepared, query, variables={"id": 1}, extensions={"explain": True})
+    assert response.data == {"artistByPk": {"name": "AC/DC"}}
+    assert len(response.body["extensions"]["explain"]) == 1
 
 
 @pytest.mark.direct("what its connections have prepared is the pooler's")
 async def test_explaining_prepares_nothing(api: Service) -> None:
-    """Else each explained request would take a place of a statement that is used again."""
-    held = "select count(*) from pg_prepared_statements"
-    [[before]] = await api.pool.fetch(held)
+    """Explained requests would otherwise evict prepared statements that are in use."""
+    query = "select count(*) from pg_prepared_statements"
+    [[before]] = await api.pool.fetch(query)
     for _ in range(3):
-        answer = await ask(api, "{ artistCollection(first: 7) { __typename } }", extensions={"explain": True})
-        assert answer.status == 200
-    [[after]] = await api.pool.fetch(held)
+        response = await ask(
+            api, "{ artistCollection(first: 7) { __typename } }", extensions={"explain": True}
+        )
+        assert response.status == 200
+    [[after]] = await api.pool.fetch(query)
     assert after - before == 1
 
 
@@ -200,9 +202,9 @@ async def test_explaining_prepares_nothing(api: Service) -> None:
 @pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
 async def test_explain_is_for_service_role(api: Service, role: str, accept: str, status: int) -> None:
     body = json.dumps({"query": "{ __typename }", "extensions": {"explain": True}}).encode()
-    answer = await api.send(body, role=role, headers={"accept": accept})
-    assert answer.status == status
-    assert answer.body == {
+    response = await api.send(body, role=role, headers={"accept": accept})
+    assert response.status == status
+    assert response.body == {
         "errors": [
             {
                 "message": "extensions.explain requires the role service_role.",
@@ -210,32 +212,31 @@ async def test_explain_is_for_service_role(api: Service, role: str, accept: str,
             }
         ]
     }
-    assert answer.messages == ()
+    assert response.messages == ()
 
 
 async def test_an_operation_without_statements_has_no_plans(api: Service) -> None:
-    """``__typename`` alone does not reach the database."""
-    answer = await ask(api, "{ __typename }", extensions={"explain": True})
-    assert answer.body == {"data": {"__typename": "Query"}, "extensions": {"explain": []}}
+    response = await ask(api, "{ __typename }", extensions={"explain": True})
+    assert response.body == {"data": {"__typename": "Query"}, "extensions": {"explain": []}}
 
 
 async def test_cost_is_reported_on_request(api: Service) -> None:
     for size, rows in ((2, 30), (5, 60)):
-        answer = await ask(api, NESTED, role="anon", variables={"n": size}, extensions={"cost": True})
-        assert "data" in answer.body
-        assert answer.body["extensions"] == {"cost": {"rows": rows, "limit": LIMIT}}
+        response = await ask(api, NESTED, role="anon", variables={"n": size}, extensions={"cost": True})
+        assert "data" in response.body
+        assert response.body["extensions"] == {"cost": {"rows": rows, "limit": LIMIT}}
 
 
-async def test_cost_is_reported_when_it_is_too_high(api: Service) -> None:
-    answer = await ask(api, THREE_DEEP, role="anon", extensions={"cost": True})
-    assert answer.status == 400
-    assert "data" not in answer.body
-    # Fewer than its pages allow where PostgreSQL has estimated already how many rows there are.
-    rows = answer.body["extensions"]["cost"]["rows"]
+async def test_cost_is_reported_if_it_exceeds_the_limit(api: Service) -> None:
+    response = await ask(api, THREE_DEEP, role="anon", extensions={"cost": True})
+    assert response.status == 400
+    assert "data" not in response.body
+    # The cost is lower if PostgreSQL has row estimates.
+    rows = response.body["extensions"]["cost"]["rows"]
     assert LIMIT < rows <= 27930
-    assert answer.error.startswith(f"The operation may touch {rows} rows, more than the {LIMIT} allowed")
-    assert answer.body["extensions"] == {"cost": {"rows": rows, "limit": LIMIT}}
-    assert answer.messages == ()
+    assert response.error.startswith(f"The operation may touch {rows} rows, more than the {LIMIT} allowed")
+    assert response.body["extensions"] == {"cost": {"rows": rows, "limit": LIMIT}}
+    assert response.messages == ()
 
 
 @pytest.mark.parametrize(
@@ -243,12 +244,11 @@ async def test_cost_is_reported_when_it_is_too_high(api: Service) -> None:
     [{}, {"tracing": True}, {"explain": False, "cost": None}, {"explain": "yes", "cost": 1}, None],
 )
 async def test_other_members_are_ignored(api: Service, extensions: Any) -> None:
-    """Clients send members of their own; an answer has ``extensions`` only when something is told."""
-    answer = await ask(api, "{ __typename }", role="anon", extensions=extensions)
-    assert answer.body == {"data": {"__typename": "Query"}}
+    response = await ask(api, "{ __typename }", role="anon", extensions=extensions)
+    assert response.body == {"data": {"__typename": "Query"}}
 
 
-async def test_extensions_are_read_by_get_too(api: Service) -> None:
+async def test_get_requests_accept_extensions(api: Service) -> None:
     members = {"query": "{ __typename }", "extensions": '{"cost": true, "explain": true}'}
-    answer = await api.get(members, role="service_role")
-    assert answer.body["extensions"] == {"cost": {"rows": 0, "limit": LIMIT}, "explain": []}
+    response = await api.get(members, role="service_role")
+    assert response.body["extensions"] == {"cost": {"rows": 0, "limit": LIMIT}, "explain": []}

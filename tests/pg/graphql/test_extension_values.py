@@ -1,4 +1,4 @@
-"""Values that the input function of an extension's type refuses without a code of its own."""
+"""Invalid values of extension types that raise errors without an SQLSTATE of their own."""
 
 from __future__ import annotations
 
@@ -47,67 +47,61 @@ def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterato
         ("mutation($v: Opaque) { u: updatethingCollection(set: {tags: $v}) { affectedCount } }", "u"),
     ],
 )  # fmt: skip
-async def test_a_bad_value_is_the_clients_mistake(
-    api: Service, server: Server, query: str, field: str
-) -> None:
-    """PostgreSQL gives it the code of internal errors where the extension gives none (hstore, PostGIS).
-
-    PostgreSQL 13 does not report that a value was the cause.
-    """
-    reported = server.version >= 14
+async def test_invalid_value_is_a_client_error(api: Service, server: Server, query: str, field: str) -> None:
+    """Extensions raise internal errors. PostgreSQL 13 does not report that a value was the cause."""
+    has_cause = server.version >= 14
     for _ in range(2):
-        answer = await api.ask(query, {"v": "bad="})
-        assert answer.status == (200 if reported else 500)
-        [error] = answer.errors
-        assert error.get("path") == ([field] if reported else None)
-        assert ("unexpected end of string" in error["message"].lower()) is reported
+        response = await api.ask(query, {"v": "bad="})
+        assert response.status == (200 if has_cause else 500)
+        [error] = response.errors
+        assert error.get("path") == ([field] if has_cause else None)
+        assert ("unexpected end of string" in error["message"].lower()) is has_cause
     assert "errors" not in (await api.ask(query, {"v": "b=>2"})).body
     api.database.execute("delete from thing where id = 2")
 
 
-async def test_a_bad_value_in_json_is_the_clients_mistake_too(api: Service) -> None:
+async def test_invalid_value_in_json_is_a_client_error(api: Service) -> None:
     query = """mutation($rows: [thingInsertInput!]!) {
         insertIntothingCollection(objects: $rows) { affectedCount } }"""
-    answer = await api.ask(query, {"rows": [{"id": 3, "tags": "c=>3"}, {"id": 4, "tags": "bad="}]})
-    assert answer.status == 200
-    assert "unexpected end of string" in answer.error.lower()
-    assert answer.errors[0]["path"] == ["insertIntothingCollection"]
+    response = await api.ask(query, {"rows": [{"id": 3, "tags": "c=>3"}, {"id": 4, "tags": "bad="}]})
+    assert response.status == 200
+    assert "unexpected end of string" in response.error.lower()
+    assert response.errors[0]["path"] == ["insertIntothingCollection"]
     assert api.database.execute("select id from thing") == [(1,)]
-    answer = await api.ask("query($v: Opaque!) { count_in(given: $v) }", {"v": {"tags": "bad="}})
-    assert answer.status == 200
-    assert "unexpected end of string" in answer.error.lower()
+    response = await api.ask("query($v: Opaque!) { count_in(given: $v) }", {"v": {"tags": "bad="}})
+    assert response.status == 200
+    assert "unexpected end of string" in response.error.lower()
 
 
 @pytest.mark.parametrize(
     "query", ['{ broken(tags: "a=>1") }', "{ thingCollection { edges { node { broken } } } }"]
 )
-async def test_internal_errors_beside_good_values_stay_in_the_log(api: Service, query: str) -> None:
-    answer = await api.ask(query)
-    assert answer.status == 500
-    assert "page 7" not in answer.text
+async def test_internal_errors_with_valid_values_are_only_logged(api: Service, query: str) -> None:
+    response = await api.ask(query)
+    assert response.status == 500
+    assert "page 7" not in response.text
 
 
-async def test_an_internal_error_of_an_insert_of_good_rows_stays_in_the_log(api: Service) -> None:
+async def test_internal_error_of_a_valid_insert_is_only_logged(api: Service) -> None:
     query = """mutation($rows: [thingInsertInput!]!) {
         insertIntothingCollection(objects: $rows) { records { broken } } }"""
-    answer = await api.ask(query, {"rows": [{"id": 5, "tags": "c=>3"}, {"id": 6, "tags": "d=>4"}]})
-    assert answer.status == 500
-    assert "page 7" not in answer.text
+    response = await api.ask(query, {"rows": [{"id": 5, "tags": "c=>3"}, {"id": 6, "tags": "d=>4"}]})
+    assert response.status == 500
+    assert "page 7" not in response.text
     assert api.database.execute("select id from thing") == [(1,)]
 
 
-async def test_rest_answers_as_postgrest(api: Service) -> None:
-    """Its status for class XX is 500, with the message."""
-    answer = await api.rest("GET", "thing?tags=eq.bad=")
-    assert answer.status == (500 if answer.body["code"] == "XX000" else 400)
-    assert "unexpected end of string" in answer.body["message"].lower()
+async def test_rest_status_matches_postgrest(api: Service) -> None:
+    """PostgREST returns status 500 for class XX, with the message."""
+    response = await api.rest("GET", "thing?tags=eq.bad=")
+    assert response.status == (500 if response.body["code"] == "XX000" else 400)
+    assert "unexpected end of string" in response.body["message"].lower()
 
 
 PAIRS = {"a": "1", 'q"\\ ü': 'x"=>\\ y', "none": None, "": ""}
 
 
-async def test_pairs_are_taken_as_they_are_shown(api: Service) -> None:
-    """By both APIs: an ``hstore`` is shown as an object, and its own text is taken still."""
+async def test_hstore_is_an_object_in_both_apis(api: Service) -> None:
     insert = """mutation($tags: Opaque) { insertIntothingCollection(objects: [{id: 7, tags: $tags}]) {
         records { tags } } }"""
     for given, shown in ((PAIRS, PAIRS), ({}, {}), ("a=>1", {"a": "1"})):
@@ -128,14 +122,14 @@ async def test_pairs_are_taken_as_they_are_shown(api: Service) -> None:
             ("POST", "thing", [{"id": 11, "tags": given}]),
         ):
             shown_too = {"prefer": "return=representation"}
-            answer = await api.rest(method, target, body, headers=shown_too)
-            assert [row["tags"] for row in answer.body] == [shown], answer.text
-        answer = await api.rest(
+            response = await api.rest(method, target, body, headers=shown_too)
+            assert [row["tags"] for row in response.body] == [shown], response.text
+        response = await api.rest(
             "PATCH", "thing?id=eq.7", {"tags": None}, headers={"prefer": "return=representation"}
         )
-        assert answer.body[0]["tags"] is None
+        assert response.body[0]["tags"] is None
         for called in ({"tags": given}, [{"tags": given}]):
-            answer = await api.rest("POST", "rpc/same", called)
-            assert answer.body == shown, answer.text
+            response = await api.rest("POST", "rpc/same", called)
+            assert response.body == shown, response.text
         api.database.execute("delete from thing where id > 6")
     assert (await api.rest("POST", "rpc/same", {"tags": None})).body is None

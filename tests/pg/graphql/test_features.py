@@ -1,4 +1,4 @@
-"""Features beyond pg_graphql, each off until it is turned on (docs/reference/graphql.md, Features)."""
+"""Features beyond pg_graphql, disabled by default (docs/reference/graphql.md, Features)."""
 
 from __future__ import annotations
 
@@ -61,27 +61,25 @@ grant all on all sequences in schema public to anon;
 
 @pytest.fixture(scope="module")
 def plain(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the database with no feature turned on."""
     with serving(reactor, server.create_database(SCHEMA)) as service:
         yield service
 
 
 @pytest.fixture
 def featured(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database of the test's own with every feature turned on by the configuration."""
+    """Serve a new database with every feature enabled."""
     with serving(reactor, server.create_database(SCHEMA), graphql_features=frozenset(FEATURES)) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
 def reading(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database that no test changes, with every feature turned on."""
+    """Serve a database that no test changes, with every feature enabled."""
     with serving(reactor, server.create_database(SCHEMA), graphql_features=frozenset(FEATURES)) as service:
         yield service
 
 
-def test_without_a_feature_the_schema_is_the_specified_one(plain: Service) -> None:
-    """No type, field or argument of a feature exists until it is turned on."""
+def test_schema_without_features_has_none_of_their_types(plain: Service) -> None:
     sdl = print_schema(plain.schema().schema)
     words = (
         "onConflict",
@@ -98,8 +96,7 @@ def test_without_a_feature_the_schema_is_the_specified_one(plain: Service) -> No
     assert "input artistInsertInput {\n  id: Int\n  name: String\n  country: String" in sdl
 
 
-async def test_a_directive_turns_a_feature_on_for_its_table_alone(plain: Service) -> None:
-    """``@graphql({"upsert": {"enabled": true}})`` on one table changes that table's types only."""
+async def test_directive_enables_a_feature_for_one_table(plain: Service) -> None:
     await plain.execute("""comment on table artist is '@graphql({"upsert": {"enabled": true}})'""")
     sdl = print_schema(plain.schema().schema)
     assert "input artistOnConflictInput" in sdl
@@ -111,7 +108,6 @@ async def test_a_directive_turns_a_feature_on_for_its_table_alone(plain: Service
 
 
 async def test_upsert_by_constraint_updates_the_named_columns_only(featured: Service) -> None:
-    """A row that is there already gets the columns in ``update``; the others keep their values."""
     data = await featured.data(
         """mutation { insertIntoartistCollection(
             objects: [{name: "Abba", country: "XX", active: false}, {name: "Enya", country: "IE"}],
@@ -144,17 +140,16 @@ async def test_upsert_by_columns_without_update_leaves_the_row_as_it_is(featured
 
 
 @pytest.mark.parametrize("given", ["{}", "{columns: [name], constraint: artist_name_key}", "{columns: []}"])
-async def test_upsert_takes_either_a_constraint_or_columns(featured: Service, given: str) -> None:
-    answer = await featured.ask(
+async def test_upsert_requires_either_a_constraint_or_columns(featured: Service, given: str) -> None:
+    response = await featured.ask(
         f"""mutation {{ insertIntoartistCollection(
             objects: [{{name: "Zz"}}], onConflict: {given}) {{ affectedCount }} }}"""
     )
-    assert answer.error == "onConflict requires either a constraint or the columns of a unique key"
-    assert answer.messages == ()
+    assert response.error == "onConflict requires either a constraint or the columns of a unique key"
+    assert response.messages == ()
 
 
 async def test_upsert_columns_by_variable_are_part_of_the_shape(featured: Service) -> None:
-    """One document with different ``update`` lists does what each says."""
     query = """mutation ($update: [artistUpdateColumn!]) { insertIntoartistCollection(
         objects: [{name: "Abba", country: "NO", active: false}],
         onConflict: {constraint: artist_name_key, update: $update}
@@ -162,12 +157,11 @@ async def test_upsert_columns_by_variable_are_part_of_the_shape(featured: Servic
     first = await featured.data(query, {"update": ["country"]})
     second = await featured.data(query, {"update": ["active"]})
     third = await featured.data(query, {"update": []})
-    records = [answer["insertIntoartistCollection"]["records"] for answer in (first, second, third)]
+    records = [response["insertIntoartistCollection"]["records"] for response in (first, second, third)]
     assert records == [[{"country": "NO", "active": True}], [{"country": "NO", "active": False}], []]
 
 
-async def test_upsert_offers_no_constraint_that_postgresql_refuses(featured: Service) -> None:
-    """A deferrable constraint is no target of ``on conflict``."""
+async def test_upsert_does_not_offer_deferrable_constraints(featured: Service) -> None:
     await featured.execute(
         "alter table artist add constraint artist_later unique (country, name) deferrable initially deferred"
     )
@@ -198,7 +192,6 @@ async def test_upsert_offers_no_constraint_that_postgresql_refuses(featured: Ser
     ],
 )
 async def test_filters_through_to_many_relationships(reading: Service, given: str, ids: list[int]) -> None:
-    """``some``, ``none`` and ``every`` nest; ``every`` is false for a row whose comparison is unknown."""
     assert await reading.ids("artist", f"filter: {given}") == ids
 
 
@@ -208,7 +201,7 @@ async def test_filters_through_to_many_relationships(reading: Service, given: st
         ('{artist: {name: {eq: "Abba"}}}', [1, 2]),
         ("{artist: {albumCollection: {some: {year: {gt: 2000}}}}}", [3, 4, 5]),
         ("{not: {artist: {active: {eq: true}}}}", [6]),
-        # As some: {} it means that there is one.
+        # Like some: {}, the filter requires a related row.
         ("{artist: {}}", [1, 2, 3, 4, 5]),
         ("{artist: {name: {}}}", [1, 2, 3, 4, 5]),
         ("{artist: {albumCollection: {every: {}}}}", [1, 2, 3, 4, 5]),
@@ -225,8 +218,7 @@ async def test_filters_through_to_one_relationships(reading: Service, given: str
     assert await reading.ids("album", f"filter: {given}") == ids
 
 
-async def test_a_missing_row_is_found_whatever_else_is_absent(reading: Service) -> None:
-    """Members whose variables are absent are left out, also next to ``is``."""
+async def test_missing_row_filter_ignores_absent_variables(reading: Service) -> None:
     query = """query($name: String) {
         albumCollection(filter: {artist: {is: NULL, name: {eq: $name}}}) { edges { node { id } } } }"""
     data = await reading.data(query)
@@ -273,9 +265,9 @@ async def test_a_relation_filter_without_its_variables_is_left_out(
     assert len(nodes((await reading.data(query))[f"{table}Collection"])) == rows
     for change in (f"deleteFrom{table}Collection(", f"update{table}Collection(set: {{id: 1}}, "):
         field = f"{change}filter: {given}, atMost: 9)"
-        answer = await reading.ask(f"mutation({variables}) {{ {field} {{ affectedCount }} }}")
-        assert answer.error.startswith("The filter would match every row, because it has no value for $")
-        assert answer.messages == ()
+        response = await reading.ask(f"mutation({variables}) {{ {field} {{ affectedCount }} }}")
+        assert response.error.startswith("The filter would match every row, because it has no value for $")
+        assert response.messages == ()
 
 
 @pytest.mark.parametrize(
@@ -289,7 +281,7 @@ async def test_a_relation_filter_without_its_variables_is_left_out(
         ("{albumCollection: {none: {year: {}}}, name: {eq: $text}}", [3, 4]),
     ],
 )
-async def test_what_has_its_variables_counts_beside_a_relation_filter_without(
+async def test_conditions_with_variables_apply_if_others_lack_theirs(
     reading: Service, given: str, ids: list[int]
 ) -> None:
     collection = f"artistCollection(filter: {given}) {{ edges {{ node {{ id }} }} }}"
@@ -321,16 +313,16 @@ async def test_order_by_related_rows(reading: Service, order: str, ids: list[int
     assert await reading.ids("album", f"orderBy: {order}") == ids
 
 
-async def test_pages_of_a_related_order_join_without_gaps(reading: Service) -> None:
+async def test_pages_ordered_by_related_rows_have_no_gaps(reading: Service) -> None:
     order = "orderBy: [{artist: {country: DescNullsLast}}, {trackCollection: {count: AscNullsLast}}]"
     whole = await reading.ids("album", order)
     for first, before in (("first", "after"), ("last", "before")):
         seen: list[int] = []
         cursor = None
         while True:
-            place = "" if cursor is None else f', {before}: "{cursor}"'
+            argument = "" if cursor is None else f', {before}: "{cursor}"'
             data = await reading.data(
-                f"""{{ albumCollection({first}: 2, {order}{place}) {{
+                f"""{{ albumCollection({first}: 2, {order}{argument}) {{
                     edges {{ node {{ id }} }}
                     pageInfo {{ startCursor endCursor hasNextPage hasPreviousPage }} }} }}"""
             )
@@ -344,19 +336,19 @@ async def test_pages_of_a_related_order_join_without_gaps(reading: Service) -> N
         assert seen == whole
 
 
-async def test_an_order_element_names_one_thing_at_every_level(reading: Service) -> None:
-    answer = await reading.ask(
+async def test_order_element_has_one_column_at_every_level(reading: Service) -> None:
+    response = await reading.ask(
         "{ albumCollection(orderBy: [{artist: {name: AscNullsLast, id: AscNullsLast}}]) { __typename } }"
     )
-    assert answer.error == "An element of orderBy must have one column, but has 2: name, id"
-    assert answer.errors[0]["path"] == ["albumCollection"]
+    assert response.error == "An element of orderBy must have one column, but has 2: name, id"
+    assert response.errors[0]["path"] == ["albumCollection"]
 
 
 # ---------------------------------------------------------------- nested inserts
 
 
 async def test_a_parent_is_inserted_with_its_children_and_theirs(featured: Service) -> None:
-    answer = await featured.ask(
+    response = await featured.ask(
         """mutation { insertIntoartistCollection(objects: [
             {name: "Enya", albumCollection: [
                 {title: "Watermark", cover: {url: "http://w"},
@@ -366,9 +358,9 @@ async def test_a_parent_is_inserted_with_its_children_and_theirs(featured: Servi
         ]) { affectedCount records { name albumCollection { edges { node {
             title cover { url } trackCollection { edges { node { name } } } } } } } } }"""
     )
-    assert len(answer.messages) == 1
-    records = answer.data["insertIntoartistCollection"]["records"]
-    assert answer.data["insertIntoartistCollection"]["affectedCount"] == 2
+    assert len(response.messages) == 1
+    records = response.data["insertIntoartistCollection"]["records"]
+    assert response.data["insertIntoartistCollection"]["affectedCount"] == 2
     assert [record["name"] for record in records] == ["Enya", "Foals"]
     albums = nodes(records[0]["albumCollection"])
     assert [(album["title"], album["cover"]) for album in albums] == [
@@ -391,11 +383,11 @@ async def test_a_child_is_inserted_with_its_parent(featured: Service) -> None:
 
 
 async def test_a_nested_insert_is_all_or_nothing(featured: Service) -> None:
-    answer = await featured.ask(
+    response = await featured.ask(
         """mutation { insertIntoartistCollection(objects: [{name: "Enya", albumCollection: [{title: null}]}])
             { affectedCount } }"""
     )
-    assert answer.errors[0]["extensions"]["code"] == "23502"
+    assert response.errors[0]["extensions"]["code"] == "23502"
     assert await featured.ids("artist", 'filter: {name: {eq: "Enya"}}') == []
 
 
@@ -414,13 +406,13 @@ async def test_a_nested_insert_is_all_or_nothing(featured: Service) -> None:
         ),
     ],
 )
-async def test_a_key_that_a_nested_insert_sets_can_not_be_given(
+async def test_nested_insert_rejects_the_key_that_it_sets(
     featured: Service, table: str, given: str, message: str
 ) -> None:
-    answer = await featured.ask(
+    response = await featured.ask(
         f"mutation {{ insertInto{table}Collection(objects: [{given}]) {{ affectedCount }} }}"
     )
-    assert answer.error.startswith(message)
+    assert response.error.startswith(message)
 
 
 TENANTS = """
@@ -452,7 +444,6 @@ grant all on all sequences in schema public to anon;
 
 @pytest.fixture
 def tenants(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve tables whose keys share the column of the tenant."""
     with serving(
         reactor, server.create_database(TENANTS), graphql_features=frozenset({"nestedInserts"})
     ) as service:
@@ -462,11 +453,11 @@ def tenants(server: Server, reactor: Any) -> Iterator[Service]:
 @pytest.mark.parametrize(
     ("table", "given"),
     [
-        # Below one side, with the other one.
+        # The other parent is nested below one of them.
         ("project", '{tenant_id: 1, name: "P", membershipCollection: [{person: {tenant_id: 1, name: "Q"}}]}'),
-        # Both to-one sides at once.
+        # Both to-one sides.
         ("membership", '{project: {tenant_id: 1, name: "P"}, person: {tenant_id: 1, name: "Q"}}'),
-        # With the tenant itself, whose key was not known before.
+        # The tenant is new and its key is generated.
         (
             "tenant",
             """{name: "T", projectCollection: [{name: "P",
@@ -475,7 +466,7 @@ def tenants(server: Server, reactor: Any) -> Iterator[Service]:
         ("review", '{project: {tenant_id: 1, name: "P"}, person: {tenant_id: 1, name: "Q"}}'),
     ],
 )
-async def test_keys_that_share_a_column_give_it_one_value(tenants: Service, table: str, given: str) -> None:
+async def test_keys_that_share_a_column_agree_on_its_value(tenants: Service, table: str, given: str) -> None:
     data = await tenants.data(
         f"mutation {{ insertInto{table}Collection(objects: [{given}]) {{ affectedCount }} }}"
     )
@@ -489,16 +480,15 @@ async def test_keys_that_share_a_column_give_it_one_value(tenants: Service, tabl
 
 
 async def test_rows_of_two_tenants_are_not_joined(tenants: Service) -> None:
-    """Though either key would find a row, in one of them."""
     given = '{project: {tenant_id: 2, id: 1, name: "P"}, person: {tenant_id: 1, id: 7, name: "Q"}}'
     for table in ("membership", "review"):
-        answer = await tenants.ask(
+        response = await tenants.ask(
             f"""mutation {{
                 a: insertIntotenantCollection(objects: [{{name: "T"}}]) {{ affectedCount }}
                 b: insertInto{table}Collection(objects: [{given}]) {{ affectedCount }} }}"""
         )
-        assert answer.error == "conflicting values for tenant_id in related rows"
-        assert answer.errors[0]["path"] == ["b"]
+        assert response.error == "conflicting values for tenant_id in related rows"
+        assert response.errors[0]["path"] == ["b"]
     assert tenants.database.execute("select count(*) from project where name = 'P'") == [(0,)]
 
 
@@ -506,7 +496,6 @@ async def test_rows_of_two_tenants_are_not_joined(tenants: Service) -> None:
 
 
 async def test_groups_have_keys_aggregates_and_a_having_filter(reading: Service) -> None:
-    """``groupBy`` is ordered by its keys and honours the collection's filter."""
     data = await reading.data(
         """{ albumCollection(filter: {artist_id: {is: NOT_NULL}}) {
             groupBy(by: [artist_id], having: {count: {gte: "2"}, sum: {price: {gt: "5"}}}) {
@@ -542,7 +531,6 @@ async def test_groups_have_keys_aggregates_and_a_having_filter(reading: Service)
 
 
 async def test_having_filters_groups_by_any_aggregate(reading: Service) -> None:
-    """Groups that do not meet ``having`` are not there; ``first`` cuts the list."""
     query = "{ artistCollection { groupBy(by: [country], %s) { keys { country } } } }"
 
     async def countries(arguments: str) -> list[Any]:
@@ -556,10 +544,9 @@ async def test_having_filters_groups_by_any_aggregate(reading: Service) -> None:
 
 
 async def test_grouping_needs_a_column(reading: Service) -> None:
-    """An empty ``by`` is a clear error at its field."""
-    answer = await reading.ask("{ artistCollection { groupBy(by: []) { aggregate { count } } } }")
-    assert answer.error == "groupBy needs at least one column in `by`"
-    assert answer.errors[0]["path"] == ["artistCollection", "groupBy"]
+    response = await reading.ask("{ artistCollection { groupBy(by: []) { aggregate { count } } } }")
+    assert response.error == "groupBy needs at least one column in `by`"
+    assert response.errors[0]["path"] == ["artistCollection", "groupBy"]
 
 
 # ---------------------------------------------------------------- JSON and full-text search
@@ -606,9 +593,8 @@ async def test_full_text_search(reading: Service, given: str, ids: list[int]) ->
 
 
 async def test_an_unknown_search_language_is_an_error(reading: Service) -> None:
-    """PostgreSQL's error reaches the client with its code."""
-    answer = await reading.ask(
+    response = await reading.ask(
         '{ trackCollection(filter: {name: {search: {query: "x", language: "klingon"}}}) {'
         " edges { cursor } } }"
     )
-    assert answer.errors[0]["extensions"]["code"] == "42704"
+    assert response.errors[0]["extensions"]["code"] == "42704"

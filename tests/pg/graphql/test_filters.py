@@ -106,14 +106,12 @@ filters = st.recursive(
 
 
 def truth(value: dict[str, Any], row: dict[str, Any]) -> bool | None:
-    """Judge a filter by the documented rules, with SQL's three values; None also for unknown."""
-    return all_of(
-        [member(name, inner, row) for name, inner in value.items() if not demands_nothing(name, inner)]
-    )
+    """Evaluate a filter by the documented rules with SQL's three-valued logic. None means unknown."""
+    return all_of([member(name, inner, row) for name, inner in value.items() if not is_ignored(name, inner)])
 
 
-def demands_nothing(name: str, value: Any) -> bool:
-    """Whether a member is empty and so ignored (Filtering rules 4)."""
+def is_ignored(name: str, value: Any) -> bool:
+    """Whether a member is empty and therefore ignored (Filtering rules 4)."""
     if name == "not":
         return empty(value)
     if name in ("and", "or"):
@@ -123,7 +121,7 @@ def demands_nothing(name: str, value: Any) -> bool:
 
 
 def empty(value: dict[str, Any]) -> bool:
-    return all(demands_nothing(name, inner) for name, inner in value.items())
+    return all(is_ignored(name, inner) for name, inner in value.items())
 
 
 def all_of(values: list[bool | None]) -> bool | None:
@@ -176,7 +174,6 @@ def compare(operator: str, left: Any, right: Any) -> bool | None:
 
 
 def literal(value: Any) -> str:
-    """Write a filter as GraphQL."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {literal(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -185,7 +182,7 @@ def literal(value: Any) -> str:
 
 
 @given(filters)
-async def test_any_filter_finds_what_its_logic_says(service: Service, value: dict[str, Any]) -> None:
+async def test_filters_match_the_documented_logic(service: Service, value: dict[str, Any]) -> None:
     names = ("id", "a", "b", "c", "l")
     table = [
         dict(zip(names, row, strict=True))
@@ -204,7 +201,7 @@ async def test_any_filter_finds_what_its_logic_says(service: Service, value: dic
 
 
 def with_variables(value: Any, at: int, variables: dict[str, Any]) -> str:
-    """Write a filter as GraphQL with variables for what stands so deep in it; equal values share one."""
+    """Write a filter as GraphQL with variables at the given depth. Equal values share a variable."""
     if at == 0:
         same = (name for name, known in variables.items() if json.dumps(known) == json.dumps(value))
         name = next(same, f"v{len(variables)}")
@@ -219,7 +216,7 @@ def with_variables(value: Any, at: int, variables: dict[str, Any]) -> str:
 
 
 @given(filters, st.integers(0, 4))
-async def test_variables_that_nobody_declares_mean_what_their_values_say(
+async def test_undeclared_variables_work_like_literals(
     service: Service, value: dict[str, Any], at: int
 ) -> None:
     variables: dict[str, Any] = {}
@@ -229,8 +226,7 @@ async def test_variables_that_nobody_declares_mean_what_their_values_say(
     assert (await service.ask(query % written, variables, check=False)).data == expected
 
 
-async def test_columns_named_like_operators_take_their_place(service: Service) -> None:
-    """Filtering rules 5; a column ``nodeId`` does not hide the node id."""
+async def test_columns_named_like_operators_replace_them(service: Service) -> None:
     fields = service.schema().object_type("wordsFilter").fields
     assert {name: str(field.type) for name, field in fields.items()} == {
         **dict.fromkeys(("and", "or", "not"), "IntFilter"),
@@ -242,7 +238,6 @@ async def test_columns_named_like_operators_take_their_place(service: Service) -
 
 
 async def test_a_node_id_is_a_filter(service: Service) -> None:
-    """``nodeId: {eq: …}``, of this table alone."""
     rows = await service.rows("two", "nodeId x y")
     for row in rows:
         found = await service.rows("two", "nodeId x y", f'filter: {{nodeId: {{eq: "{row["nodeId"]}"}}}}')
@@ -253,8 +248,8 @@ async def test_a_node_id_is_a_filter(service: Service) -> None:
         assert data["twoCollection"]["edges"] == [{"node": {"x": row["x"], "y": row["y"]}}]
     assert (await service.data(query, {"id": None}))["twoCollection"]["edges"] == []
     [other] = await service.rows("row", "nodeId", "first: 1")
-    answer = await service.ask(query, {"id": other["nodeId"]})
-    assert answer.error == "nodeId belongs to a different collection"
+    response = await service.ask(query, {"id": other["nodeId"]})
+    assert response.error == "nodeId belongs to a different collection"
     assert (await service.ask(query, {"id": "?"})).error == "Invalid value passed to nodeId argument. Error 1"
 
 
@@ -276,8 +271,8 @@ async def test_a_node_id_is_a_filter(service: Service) -> None:
         ("{and: 3}", "Expected value of type 'rowFilter'"),
     ],
 )
-async def test_filters_of_a_wrong_form_are_refused(service: Service, written: str, message: str) -> None:
-    answer = await service.ask(f"{{ rowCollection(filter: {written}) {{ __typename }} }}")
-    assert message in answer.error
-    assert answer.errors[0]["locations"]
-    assert answer.messages == ()
+async def test_malformed_filters_are_rejected(service: Service, written: str, message: str) -> None:
+    response = await service.ask(f"{{ rowCollection(filter: {written}) {{ __typename }} }}")
+    assert message in response.error
+    assert response.errors[0]["locations"]
+    assert response.messages == ()

@@ -155,7 +155,6 @@ insert into post (account_id, title) values (1, 'first');
 
 
 async def call(api: Service, text: str, variables: dict[str, Any] | None = None, head: str = "query") -> Any:
-    """Ask for one field and return its value."""
     [value] = (await api.data(f"{head} {{ {text} }}", variables)).values()
     return value
 
@@ -169,7 +168,7 @@ def test_volatility_decides_the_root(api: Service) -> None:
 
 
 @pytest.mark.parametrize("name", ["add_stable", "add_immutable", "add_volatile"])
-async def test_arguments_go_by_name(api: Service, name: str) -> None:
+async def test_arguments_are_passed_by_name(api: Service, name: str) -> None:
     head = "mutation" if name == "add_volatile" else "query"
     assert await call(api, f"{name}(b: 1, a: 41)", head=head) == 42
     query = f"{head}($a: Int!, $b: Int!) {{ r: {name}(b: $b, a: $a) }}"
@@ -236,17 +235,16 @@ async def test_arguments_from_variables(api: Service) -> None:
     assert (await api.data(query, {"id": 1, "email": "e"}))["find"] == "by both 1e"
 
 
-async def test_arguments_that_no_overload_takes_name_those_that_there_are(api: Service) -> None:
-    answer = await api.ask("{ find }")
-    assert answer.error == (
+async def test_error_for_unknown_arguments_lists_the_overloads(api: Service) -> None:
+    response = await api.ask("{ find }")
+    assert response.error == (
         "No overload of find accepts the arguments (). Overloads: find(email), find(id), find(id, email)"
     )
-    assert answer.errors[0]["path"] == ["find"]
-    assert answer.messages == ()
+    assert response.errors[0]["path"] == ["find"]
+    assert response.messages == ()
 
 
-async def test_overloads_of_one_argument_name_are_fields_of_their_own(api: Service) -> None:
-    """Their types differ and nothing else, so a name alone can't choose; each calls its own function."""
+async def test_overloads_with_equal_argument_names_are_separate_fields(api: Service) -> None:
     fields = api.schema().object_type("Query").fields
     texts = {name: str(fields[name].args["v"].type) for name in fields if name.startswith("twin")}
     assert sorted(texts.values()) == ["String!", "mood!"]
@@ -275,7 +273,7 @@ async def test_defaults_that_are_plain_values_are_shown(api: Service) -> None:
     assert not {item["type"]["kind"] for item in fields["now_or"]} & {"NON_NULL"}
 
 
-async def test_a_collection_result_takes_the_full_collection_arguments(api: Service) -> None:
+async def test_collection_result_accepts_all_collection_arguments(api: Service) -> None:
     text = """accounts_like(
         pattern: "%@x", first: 1, offset: 1, orderBy: {id: DescNullsLast}, filter: {id: {gt: 0}}) {
         totalCount aggregate { count max { email } } pageInfo { hasNextPage hasPreviousPage }
@@ -301,8 +299,7 @@ async def test_void_is_null_and_runs(api: Service) -> None:
     assert api.database.execute("select word from calls") == [("w",)]
 
 
-async def test_null_results_stand_among_other_mutations(api: Service) -> None:
-    """Void, a null row, texts that are no JSON and __typename, in the order of the query."""
+async def test_null_results_are_returned_among_other_mutations(api: Service) -> None:
     data = await api.data("""mutation {
         a: log_void(word: "1") t: __typename b: nobody { id } c: tick(word: "2")
         d: made_up { id email } e: log_void(word: "3") f: add_volatile(a: 1, b: 2) }""")
@@ -319,13 +316,13 @@ async def test_a_function_that_changes_data_runs_once(api: Service, text: str, e
     assert api.database.execute("select count(*) from calls") == [(1,)]
 
 
-async def test_a_collection_that_a_function_makes_is_made_once(api: Service) -> None:
+async def test_function_that_returns_a_collection_runs_once(api: Service) -> None:
     text = """create_accounts(emails: ["p", "q, \\"r\\"", "s"], first: 2, orderBy: {email: DescNullsLast}) {
         totalCount aggregate { count } pageInfo { hasNextPage startCursor } edges { cursor node { email
         post_count } } }"""
-    answer = await api.ask(f"mutation {{ r: {text} }}")
-    assert len(answer.messages) == 1
-    value = answer.data["r"]
+    response = await api.ask(f"mutation {{ r: {text} }}")
+    assert len(response.messages) == 1
+    value = response.data["r"]
     assert (value["totalCount"], value["aggregate"]["count"]) == (3, 3)
     assert value["pageInfo"] == {"hasNextPage": True, "startCursor": value["edges"][0]["cursor"]}
     assert [row["email"] for row in nodes(value)] == ["s", 'q, "r"']
@@ -338,8 +335,7 @@ async def test_a_collection_that_a_function_makes_is_made_once(api: Service) -> 
     assert empty == {"totalCount": 0, "edges": []}
 
 
-async def test_relationships_of_a_made_row_show_what_the_function_did(api: Service) -> None:
-    """As for records: the answer sees the change (defect 1.7 #6)."""
+async def test_relationships_of_a_returned_row_see_the_changes(api: Service) -> None:
     text = """create_account(email: "new", titles: ["t1", "t2"]) {
         nodeId id email post_count postCollection { totalCount edges { node { title account { email } } } }
         }"""
@@ -356,13 +352,12 @@ async def test_relationships_of_a_made_row_show_what_the_function_did(api: Servi
 @pytest.mark.parametrize("text", ["create_account", "made_up"])
 async def test_one_call_is_one_message(api: Service, text: str) -> None:
     arguments = '(email: "n", titles: ["t"])' if text == "create_account" else ""
-    answer = await api.ask(f"mutation {{ {text}{arguments} {{ id email }} }}")
-    assert "errors" not in answer.body
-    assert (len(answer.messages), len(answer.statements)) == (1, 1)
+    response = await api.ask(f"mutation {{ {text}{arguments} {{ id email }} }}")
+    assert "errors" not in response.body
+    assert (len(response.messages), len(response.statements)) == (1, 1)
 
 
 def test_functions_that_cannot_be_fields_are_not_offered(api: Service) -> None:
-    """Variadic, nameless, record, trigger, keyless rows, clashes with collection arguments, no EXECUTE."""
     fields = {*api.schema().object_type("Query").fields, *api.schema().object_type("Mutation").fields}
     assert not [name for name in fields if name.startswith("n_") or "weird" in name]
     assert "post_count" not in fields, "a function of one row is a computed field"
@@ -371,9 +366,9 @@ def test_functions_that_cannot_be_fields_are_not_offered(api: Service) -> None:
 
 
 async def test_execute_decides_who_may_call(api: Service) -> None:
-    answer = await api.ask("{ n_revoked }")
-    assert "n_revoked" in answer.error
-    assert answer.messages == ()
+    response = await api.ask("{ n_revoked }")
+    assert "n_revoked" in response.error
+    assert response.messages == ()
     await api.execute("grant execute on function n_revoked() to authenticated")
     assert (await api.data("{ n_revoked }", role="authenticated")) == {"n_revoked": 1}
     assert "n_revoked" in (await api.ask("{ n_revoked }")).error
@@ -399,32 +394,31 @@ async def test_inflected_names_are_used_everywhere(api: Service) -> None:
 
 
 async def test_an_error_that_a_function_raises_has_its_code_and_message(api: Service) -> None:
-    """RAISE with SQLSTATE: the code is the client's to read, detail and hint are not; nothing stays."""
-    answer = await api.ask('mutation { log_void(word: "before") refuse(word: "me") }')
-    assert answer.body == {
+    response = await api.ask('mutation { log_void(word: "before") refuse(word: "me") }')
+    assert response.body == {
         "data": None,
         "errors": [{"message": "refused: me", "extensions": {"code": "AB123"}}],
     }
     assert api.database.execute("select count(*) from calls") == [(0,)]
-    answer = await api.ask("{ divide(a: 1, b: 0) }")
-    assert answer.error == "division by zero"
-    assert answer.errors[0]["extensions"] == {"code": "22012"}
+    response = await api.ask("{ divide(a: 1, b: 0) }")
+    assert response.error == "division by zero"
+    assert response.errors[0]["extensions"] == {"code": "22012"}
 
 
 async def test_a_query_function_cannot_change_data(api: Service) -> None:
     await api.execute("""create function liar() returns int stable language plpgsql as
         $$ begin perform log_void('lie'); return 1; end $$""")
-    answer = await api.ask("{ liar }")
-    assert answer.errors[0]["extensions"]["code"] in ("25006", "0A000")
+    response = await api.ask("{ liar }")
+    assert response.errors[0]["extensions"]["code"] in ("25006", "0A000")
     assert api.database.execute("select count(*) from calls") == [(0,)]
 
 
-async def test_bad_values_of_arguments_are_errors_of_the_request(api: Service) -> None:
+async def test_invalid_arguments_are_rejected(api: Service) -> None:
     assert "Int cannot represent" in (await api.ask('{ half(n: "x") }')).error
-    answer = await api.ask("{ half(n: -1) }")
-    assert answer.errors[0]["extensions"]["code"] == "23514"
-    answer = await api.ask('{ describe_pair(p: {x: "no number"}) }')
-    assert answer.errors[0]["extensions"]["code"] == "22P02"
-    answer = await api.ask("{ describe_mood(feeling: nope) }")
-    assert "nope" in answer.error
-    assert answer.messages == ()
+    response = await api.ask("{ half(n: -1) }")
+    assert response.errors[0]["extensions"]["code"] == "23514"
+    response = await api.ask('{ describe_pair(p: {x: "no number"}) }')
+    assert response.errors[0]["extensions"]["code"] == "22P02"
+    response = await api.ask("{ describe_mood(feeling: nope) }")
+    assert "nope" in response.error
+    assert response.messages == ()

@@ -1,4 +1,4 @@
-"""Text of a request never becomes SQL: hostile values in every place that takes one, and hostile names."""
+"""SQL injection: hostile values in every position, and hostile names."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ grant select on all tables in schema public to anon;
 """
 
 
-async def test_names_full_of_quotes_work(either: Service) -> None:
-    """Tables, columns, keys, enums, constraints and functions whose names look like SQL and like slots."""
+async def test_names_with_quotes_work(either: Service) -> None:
     key = "k\" ' $1 %s \\ ;--"
     query = """query($key: String!, $in: [Mood!], $down: OddFilter) {
         oddCollection(filter: {val: {neq: $key}, mood: {in: $in}}, orderBy: [{mood: DescNullsLast}]) {
@@ -90,7 +89,7 @@ def test_names_that_graphql_does_not_allow_are_left_out(service: Service) -> Non
     assert sorted(fields) == ["noteCollection", "oddCollection"]
 
 
-PLACES: dict[str, tuple[str, str]] = {
+POSITIONS: dict[str, tuple[str, str]] = {
     "eq": ("String", "noteCollection(filter: {text: {eq: $v}}) { edges { node { text } } }"),
     "like": ("String", "noteCollection(filter: {text: {like: $v}}) { edges { node { text } } }"),
     "regex": ("String", "noteCollection(filter: {text: {regex: $v}}) { edges { node { text } } }"),
@@ -141,17 +140,19 @@ wrapped = st.one_of(
 )
 
 
-@given(place=st.sampled_from(list(PLACES)), text=wrapped, as_key=st.booleans())
-async def test_hostile_values_are_values(service: Service, place: str, text: str, as_key: bool) -> None:
-    kind, use = PLACES[place]
-    value: Any = {text: {"eq": text}} if as_key and place in ("order", "filter") else text
+@given(position=st.sampled_from(list(POSITIONS)), text=wrapped, as_key=st.booleans())
+async def test_hostile_values_are_only_values(
+    service: Service, position: str, text: str, as_key: bool
+) -> None:
+    kind, use = POSITIONS[position]
+    value: Any = {text: {"eq": text}} if as_key and position in ("order", "filter") else text
     by_variable = {"query": f"query($v: {kind}) {{ {use} }}", "variables": {"v": value}}
     as_literal = {"query": "{ " + use.replace("$v", _literal(value)) + " }"}
     for body in (by_variable, as_literal):
-        answer = await service.send(json.dumps(body).encode())
-        assert answer.status in (200, 400)
-        if "errors" in answer.body:
-            assert "internal" not in answer.text
+        response = await service.send(json.dumps(body).encode())
+        assert response.status in (200, 400)
+        if "errors" in response.body:
+            assert "internal" not in response.text
     assert service.database.execute("select text from note") == [("kept",)]
 
 
@@ -162,13 +163,13 @@ def _literal(value: Any) -> str:
 
 
 WORD = "zzq"
-"""A text that no catalog and no generator has; it marks what came from a request."""
+"""A marker for text of requests. No catalog and no generator contains it."""
 marked = st.text("abc\"'\\$;%", max_size=5).map(lambda text: WORD + text)
 
 
 @st.composite
 def operations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """Make an operation with marked aliases, variable names, literals and variables."""
+    """Generate an operation with marked aliases, variable names, literals and variables."""
     names = iter(f"{WORD}{number}" for number in range(100))
     variables: dict[str, Any] = {}
     definitions: list[str] = []
@@ -220,14 +221,13 @@ def operations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @given(operations())
-async def test_no_text_of_a_request_is_in_a_statement(
+async def test_statements_contain_no_text_of_a_request(
     service: Service, operation: tuple[str, dict[str, Any]]
 ) -> None:
-    """Aliases, variables' names and values, literals and cursors are bound, never written into SQL."""
     query, variables = operation
-    answer = await service.ask(query, variables)
-    assert answer.data
-    [message] = answer.messages
+    response = await service.ask(query, variables)
+    assert response.data
+    [message] = response.messages
     [bound] = message.statements
     assert isinstance(bound.statement, Statement)
     assert WORD not in bound.statement.text

@@ -55,25 +55,25 @@ def closed(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_introspection_is_off_by_default(closed: Service) -> None:
-    answer = await closed.ask(
+    response = await closed.ask(
         '{ s: __schema { queryType { name } } aByPk(id: 1) { id } __type(name: "a") { name } __typename }'
     )
-    assert answer.status == 200
-    assert answer.body["data"] == {"aByPk": {"id": 1}, "__typename": "Query"}
-    assert [(error["message"], error["path"]) for error in answer.errors] == [
+    assert response.status == 200
+    assert response.body["data"] == {"aByPk": {"id": 1}, "__typename": "Query"}
+    assert [(error["message"], error["path"]) for error in response.errors] == [
         ('Unknown field "__schema" on type Query', ["s"]),
         ('Unknown field "__type" on type Query', ["__type"]),
     ]
-    assert answer.errors[0]["locations"] == [{"line": 1, "column": 3}]
-    assert len(answer.messages) == 1
-    answer = await closed.ask(FULL)
-    assert answer.status == 200
-    assert answer.body["data"] is None, "nothing else was asked for"
-    assert answer.error == 'Unknown field "__schema" on type Query'
-    assert answer.messages == ()
+    assert response.errors[0]["locations"] == [{"line": 1, "column": 3}]
+    assert len(response.messages) == 1
+    response = await closed.ask(FULL)
+    assert response.status == 200
+    assert response.body["data"] is None, "nothing else was asked for"
+    assert response.error == 'Unknown field "__schema" on type Query'
+    assert response.messages == ()
 
 
-async def test_a_schema_turns_it_on_by_a_comment(closed: Service) -> None:
+async def test_comment_on_a_schema_enables_introspection(closed: Service) -> None:
     query = "{ __schema { queryType { name } } }"
     assert (await closed.ask(query)).errors
     await closed.execute("""comment on schema public is 'x @graphql({"introspection": true}) y'""")
@@ -83,14 +83,14 @@ async def test_a_schema_turns_it_on_by_a_comment(closed: Service) -> None:
 
 
 async def introspect(api: Service, query: str = FULL, role: str = "anon") -> Any:
-    answer = await api.ask(query, role=role, check=False)
-    assert answer.messages == ()
-    return answer.data
+    response = await api.ask(query, role=role, check=False)
+    assert response.messages == ()
+    return response.data
 
 
 @pytest.mark.parametrize("query", [get_introspection_query(), FULL], ids=["plain", "every member"])
-async def test_clients_build_their_schema_from_it(api: Service, query: str) -> None:
-    """The queries of graphql-core and of graphql 16 and 17; what comes is a valid schema."""
+async def test_clients_can_build_a_schema(api: Service, query: str) -> None:
+    """The queries of graphql-core and of graphql 16 and 17."""
     schema = build_client_schema(await introspect(api, query))
     assert validate_schema(schema) == []
     assert {"Author", "AuthorConnection", "AuthorFilter", "Review", "Mood", "Node"} <= set(schema.type_map)
@@ -114,7 +114,7 @@ async def test_errors_do_not_reveal_the_names_of_hidden_schemas(api: Service, cl
     await closed.execute("comment on schema public is null")
 
 
-async def test_the_heartbeat_is_answered_and_not_shown(api: Service) -> None:
+async def test_heartbeat_works_but_is_not_introspected(api: Service) -> None:
     schema = build_client_schema(await introspect(api))
     assert schema.query_type is not None
     assert "heartbeat" not in schema.query_type.fields
@@ -124,7 +124,7 @@ async def test_the_heartbeat_is_answered_and_not_shown(api: Service) -> None:
     assert set(await api.data("{ heartbeat }")) == {"heartbeat"}
 
 
-async def test_enums_are_shown_that_nothing_refers_to(server: Server, reactor: Any) -> None:
+async def test_unreferenced_enums_are_introspected(server: Server, reactor: Any) -> None:
     sql = """
         comment on schema public is '@graphql({"introspection": true})';
         create type alone as enum ('a'); create type hidden as enum ('b'); create type met as enum ('c');
@@ -147,7 +147,7 @@ async def test_enums_are_shown_that_nothing_refers_to(server: Server, reactor: A
 
 
 def undescribed(name: str, type_: Any) -> Iterator[str]:
-    """Yield what a reader of the schema would have to guess; a table's own columns speak for themselves."""
+    """Yield the names without a description. Columns of tables need none."""
     if is_enum_type(type_) and name != "mood":
         yield from (f"{name}.{value}" for value, each in type_.values.items() if not each.description)
     around = name.endswith(("Connection", "Edge"))
@@ -184,7 +184,7 @@ async def test_collections_filters_and_directions_are_described(server: Server, 
         text = schema_text(described.schema())
     finally:
         await described.stop()
-    lacking = [place for name, type_ in shown.type_map.items() for place in undescribed(name, type_)]
+    lacking = [path for name, type_ in shown.type_map.items() for path in undescribed(name, type_)]
     assert lacking == []
     rows: Any = shown.type_map["t"]
     assert rows.fields["tCollection"].description
@@ -194,7 +194,7 @@ async def test_collections_filters_and_directions_are_described(server: Server, 
     assert '"""Ascending, nulls last."""\n  AscNullsLast' in text
 
 
-async def test_what_is_shown_is_what_is_served(server: Server, reactor: Any) -> None:
+async def test_introspected_schema_is_the_served_schema(server: Server, reactor: Any) -> None:
     sql = SCHEMA + """comment on schema public is '@graphql({"introspection": true})'"""
     with_all = Service(reactor, server.create_database(sql), db_schemas=("public", "shown"))
     await with_all.start()
@@ -219,8 +219,8 @@ async def test_introspection_shows_a_role_its_own_schema(api: Service) -> None:
         data = await introspect(api, "{ __schema { types { name kind } } }", role)
         objects = {found["name"] for found in data["__schema"]["types"] if found["kind"] == "OBJECT"}
         assert objects & {"Author", "Review", "book"} == types
-    answer = await api.ask("{ __schema { queryType { name } } }", role="service_role")
-    assert answer.error == 'Unknown field "__schema" on type Query'
+    response = await api.ask("{ __schema { queryType { name } } }", role="service_role")
+    assert response.error == 'Unknown field "__schema" on type Query'
 
 
 async def test_introspection_and_data_in_one_operation(api: Service) -> None:
@@ -230,12 +230,12 @@ async def test_introspection_and_data_in_one_operation(api: Service) -> None:
         bookCollection(filter: $f) { edges { node { id } } } __schema { queryType { name } } __typename }
         fragment t on __Type { kind name }"""
     variables: dict[str, Any] = {"o": [{"name": "DescNullsLast"}], "f": {"id": {"eq": 1}}, "name": "Author"}
-    answer = await api.ask(query, variables, check=False)
-    assert list(answer.data) == ["a", "type", "bookCollection", "__schema", "__typename"]
-    assert answer.data["a"]["edges"] == [{"node": {"id": 2}}, {"node": {"id": 1}}]
-    assert answer.data["type"] == {"kind": "OBJECT", "name": "Author"}
-    assert answer.data["__schema"] == {"queryType": {"name": "Query"}}
-    assert len(answer.messages) == 1
+    response = await api.ask(query, variables, check=False)
+    assert list(response.data) == ["a", "type", "bookCollection", "__schema", "__typename"]
+    assert response.data["a"]["edges"] == [{"node": {"id": 2}}, {"node": {"id": 1}}]
+    assert response.data["type"] == {"kind": "OBJECT", "name": "Author"}
+    assert response.data["__schema"] == {"queryType": {"name": "Query"}}
+    assert len(response.messages) == 1
     again = await api.ask(query, {**variables, "name": "Mood", "deep": True}, check=False)
     assert again.data["type"] == {"kind": "ENUM", "name": "Mood", "fields": None}
     deep = await api.ask(query, {**variables, "deep": True}, check=False)
@@ -243,7 +243,6 @@ async def test_introspection_and_data_in_one_operation(api: Service) -> None:
 
 
 async def test_relay_finds_its_node_interface(api: Service) -> None:
-    """Configured with ``nodeId``; connections and page info as Relay expects them."""
     schema = build_client_schema(await introspect(api))
     node: Any = schema.type_map["Node"]
     assert {name: str(field.type) for name, field in node.fields.items()} == {"nodeId": "ID!"}
@@ -264,9 +263,8 @@ async def test_relay_finds_its_node_interface(api: Service) -> None:
     }
 
 
-async def test_introspection_keeps_within_limits(api: Service) -> None:
-    """Types of types of types are refused, so that a small query does not make a huge answer."""
+async def test_introspection_depth_is_limited(api: Service) -> None:
     nested = "fields { type { " * 6 + "name" + " } }" * 6
-    answer = await api.ask(f"{{ __schema {{ types {{ {nested} }} }} }}", check=False)
-    assert answer.errors[0]["message"] == "Maximum introspection depth exceeded"
-    assert "data" not in answer.body
+    response = await api.ask(f"{{ __schema {{ types {{ {nested} }} }} }}", check=False)
+    assert response.errors[0]["message"] == "Maximum introspection depth exceeded"
+    assert "data" not in response.body

@@ -1,4 +1,4 @@
-"""Introspection under load: it walks every type in a thread, so nobody may have it do so for nothing."""
+"""Introspection under load: it is expensive and runs in a thread."""
 
 from __future__ import annotations
 
@@ -31,20 +31,18 @@ STANDARD = get_introspection_query()
 
 @pytest.fixture
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database whose schema allows introspection."""
     with serving(reactor, server.create_database(SCHEMA)) as service:
         yield service
 
 
 def asking(api: Service, query: str) -> defer.Deferred[Any]:
-    """Ask the engine, as a request does that may be cancelled."""
     http = Request("id", "POST", "/graphql/v1", "", {}, b"")
-    answer = api.engine.execute(GraphQLRequest(query), Caller("anon", "{}"), http)
-    return defer.Deferred.fromCoroutine(answer)
+    response = api.engine.execute(GraphQLRequest(query), Caller("anon", "{}"), http)
+    return defer.Deferred.fromCoroutine(response)
 
 
 class Watched:
-    """Counts executions, and how many run at once; each waits until it may go on."""
+    """Counts executions and how many run concurrently. Each waits for ``may_go``."""
 
     def __init__(self) -> None:
         self.may_go = threading.Event()
@@ -52,7 +50,6 @@ class Watched:
         self._execute = Introspection._execute
 
     def execute(self, introspection: Introspection, *arguments: Any) -> Any:
-        """Stand in for the method of that object."""
         self.begun += 1
         self.running += 1
         self.maximum = max(self.maximum, self.running)
@@ -62,38 +59,37 @@ class Watched:
 
 
 async def until(reactor: Any, condition: Callable[[], object]) -> None:
-    """Wait for a condition."""
+    """Wait until a condition is true."""
     while not condition():
         await task.deferLater(reactor, 0.005)
 
 
 @pytest.fixture
 def watched() -> Iterator[Watched]:
-    """Watch executions."""
-    found = Watched()
+    watched = Watched()
 
     def execute(introspection: Introspection, *arguments: Any) -> Any:
-        return found.execute(introspection, *arguments)
+        return watched.execute(introspection, *arguments)
 
     with patch.object(Introspection, "_execute", execute):
-        yield found
-        found.may_go.set()
+        yield watched
+        watched.may_go.set()
 
 
-async def test_who_asks_the_same_at_once_shares_the_answer(api: Service, watched: Watched) -> None:
-    asked = [asking(api, STANDARD) for _ in range(5)]
+async def test_concurrent_equal_requests_share_a_response(api: Service, watched: Watched) -> None:
+    requests = [asking(api, STANDARD) for _ in range(5)]
     watched.may_go.set()
-    answers = await defer.gatherResults(asked)
-    assert {answer.data for answer in answers} == {answers[0].data}
-    assert "item" in answers[0].data
+    responses = await defer.gatherResults(requests)
+    assert {response.data for response in responses} == {responses[0].data}
+    assert "item" in responses[0].data
     await asking(api, STANDARD)
     assert watched.begun == 1
 
 
-async def test_nobody_begins_while_the_thread_of_one_who_left_runs(
+async def test_next_request_waits_for_the_thread_of_a_cancelled_one(
     api: Service, reactor: Any, watched: Watched
 ) -> None:
-    """Types are made on demand, which two threads at once would do twice."""
+    """Two threads would create types on demand twice."""
     left = asking(api, "{ __schema { types { name } } }")
     await until(reactor, lambda: watched.running)
     queued = asking(api, "{ __schema { directives { name } } }")
@@ -122,9 +118,8 @@ FRAGMENT = """ fragment t on __Type { name kind description fields { name type {
     ],
     ids=["aliases of the schema", "aliases of the types"],
 )
-async def test_too_much_is_refused(api: Service, query: str) -> None:
-    """A hundred times what a code generator asks would take a large schema minutes."""
-    answer = await asking(api, query + FRAGMENT)
-    assert [error["message"] for error in answer.errors] == ["The introspection query is too complex."]
-    assert answer.data == "null"
+async def test_too_complex_introspection_is_rejected(api: Service, query: str) -> None:
+    response = await asking(api, query + FRAGMENT)
+    assert [error["message"] for error in response.errors] == ["The introspection query is too complex."]
+    assert response.data == "null"
     assert (await asking(api, STANDARD)).errors == ()

@@ -1,4 +1,4 @@
-"""Documents with literals: they share what they compile to, and nobody can tell."""
+"""Documents that differ only in literals share a compiled plan, with no visible difference."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ grant all on all tables in schema public to anon;
 
 @pytest.fixture
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database of the test's own."""
     with serving(reactor, server.create_database(SCHEMA)) as service:
         yield service
 
 
 async def _statements(api: Service, *queries: str) -> list[Any]:
-    """Ask the queries one after the other; return the statements' identities."""
     statements = []
     for query in queries:
-        answer = await api.ask(query)
-        assert "errors" not in answer.body, answer.body
-        statements += [bound.statement for message in answer.messages for bound in message.statements]
+        response = await api.ask(query)
+        assert "errors" not in response.body, response.body
+        statements += [bound.statement for message in response.messages for bound in message.statements]
     return statements
 
 
@@ -86,7 +84,7 @@ async def test_documents_that_differ_in_literals_run_one_statement(api: Service)
         ),
     ],
 )
-async def test_an_invalid_value_is_refused_although_the_shape_is_known(
+async def test_invalid_value_is_rejected_if_the_shape_is_cached(
     api: Service, first: str, second: str, message: str
 ) -> None:
     assert "errors" in (cold := await api.ask(second)).body
@@ -96,7 +94,7 @@ async def test_an_invalid_value_is_refused_although_the_shape_is_known(
     assert (await api.ask(second)).body == cold.body
 
 
-async def test_an_error_names_its_place_in_the_clients_own_text(api: Service) -> None:
+async def test_error_location_refers_to_the_text_of_the_client(api: Service) -> None:
     query = '{ a: itemCollection(filter: {name: {eq: "%s"}}, first: %s) { edges { cursor } } }'
     assert (await api.ask(query % ("x", 1))).data
     text = query % ("a much longer name", -1)
@@ -122,7 +120,7 @@ async def test_node_ids_and_cursors_in_literals_decide_the_statement(api: Servic
     ]
 
 
-async def test_literals_in_fragments_and_beside_variables(api: Service) -> None:
+async def test_literals_in_fragments_and_with_variables(api: Service) -> None:
     query = """query ($name: String) {
             itemCollection(filter: {or: [{name: {eq: $name}}, {id: {eq: %s}}]}) { ...f } }
         fragment f on itemConnection { edges { node { id @include(if: true) } } }"""

@@ -1,4 +1,4 @@
-"""What takes long is compiled on the worker thread, while the reactor answers other requests."""
+"""Long documents are compiled on the worker thread while the reactor serves other requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MANY = {"f": {"or": [{"id": {"eq": 1}}] * 2_000}}
 
 
 def asking(api: Service, text: str, variables: Any = None) -> Deferred[Any]:
-    """Ask the engine as a client does that sends a body of that length."""
+    """Execute a request with a body of the length of the text and variables."""
     request = GraphQLRequest(text, None, variables)
     http = Request("id", "POST", "/graphql/v1", "", {}, f"{text}{variables}".encode())
     return Deferred.fromCoroutine(api.engine.execute(request, Caller("anon", "{}"), http))
@@ -73,7 +73,7 @@ async def test_known_plans_stay_on_the_reactor(api: Service, monkeypatch: pytest
         assert (await asking(api, text)).errors == ()
 
 
-async def test_others_are_answered_while_a_long_document_is_compiled(
+async def test_other_requests_run_while_a_long_document_is_compiled(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare, may_go = GraphQLRole.prepare, threading.Event()

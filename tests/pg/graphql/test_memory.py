@@ -1,4 +1,4 @@
-"""What is kept of documents: weighed by the memory that it takes, and free as soon as it is dropped."""
+"""Memory of cached documents: estimated correctly and freed when they are evicted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ grant all on person to anon;
 
 
 def each(text: str, count: int) -> str:
-    """Repeat a text with a number in it."""
     return " ".join(text.replace("<n>", str(number)) for number in range(count))
 
 
@@ -60,7 +59,7 @@ HTTP = Request("id", "POST", "/graphql/v1", "", {}, b"")
 
 
 def measured(make: Callable[[int], Any]) -> tuple[float, list[Any]]:
-    """Make things and return how many bytes one takes, and the things."""
+    """Create objects and return the bytes that each needs, and the objects."""
     make(0)
     gc.collect()
     tracemalloc.start()
@@ -74,7 +73,7 @@ def measured(make: Callable[[int], Any]) -> tuple[float, list[Any]]:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
+def test_weights_match_the_memory_of_documents_and_plans(api: Service, name: str) -> None:
     schema = api.schema()
     given = {f"v{number}": number for number in range(50)}
 
@@ -86,8 +85,8 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
         made.operation(None).coerce(given, literals or NO_PARAMETERS)
         return made
 
-    taken, documents = measured(document)
-    assert_weight(taken, documents[0].weight)
+    size, documents = measured(document)
+    assert_weight(size, documents[0].weight)
 
     def plan(number: int) -> OperationPlan:
         made = documents[number - 1]
@@ -95,17 +94,16 @@ def test_what_is_kept_is_weighed_by_its_memory(api: Service, name: str) -> None:
         literals = coerce_literals(extracted, made.literal_types) if extracted else None
         return compile_plan(operation, schema, operation.coerce(given, literals or NO_PARAMETERS).input)
 
-    taken, plans = measured(plan)
-    assert_weight(taken, plans[0].weight)
+    size, plans = measured(plan)
+    assert_weight(size, plans[0].weight)
 
 
-def assert_weight(taken: float, weight: int) -> None:
-    """Compare bytes with a weight."""
-    assert taken / 2 - 1000 < weight < taken * 2 + 1000
+def assert_weight(size: float, weight: int) -> None:
+    assert size / 2 - 1000 < weight < size * 2 + 1000
 
 
 async def forget(api: Service) -> None:
-    """Change the database, so that the engine drops its schemas and with them all documents."""
+    """Change the database, so that the engine drops its schemas and all documents."""
     await api.execute(f"comment on table person is '{next(NUMBERS)}'")
     await api.ask("{ __typename }", check=False)
     [role] = api.engine._roles.values()
@@ -116,15 +114,14 @@ async def forget(api: Service) -> None:
 
 
 def dismantled() -> None:
-    """Wait until schemas that nobody uses are taken apart."""
+    """Wait until unused schemas are dismantled."""
     for thread in threading.enumerate():
         if thread.name == "schemas":
             thread.join()
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-async def test_plans_keep_no_document(api: Service, name: str) -> None:
-    """Nor does anything else: a document that is forgotten is free, without the garbage collector's help."""
+async def test_plans_do_not_reference_documents(api: Service, name: str) -> None:
     await forget(api)
     given = {f"v{number}": number for number in range(50)} if name == "variables" else None
     await api.ask(DOCUMENTS[name].replace("<N>", "x"), given, check=False)
@@ -145,7 +142,7 @@ async def test_plans_keep_no_document(api: Service, name: str) -> None:
         gc.enable()
 
 
-async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, reactor: Any) -> None:
+async def test_frozen_documents_are_freed_when_dropped(api: Service, reactor: Any) -> None:
     garbage = ShortCollections(reactor)
     garbage.start()
     try:
@@ -156,7 +153,10 @@ async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, rea
                     gc.collect(1)
                 await task.deferLater(reactor, 0)
         [role] = api.engine._roles.values()
-        nodes = [weakref.ref(kept.document.operation(None).node) for kept, _ in role.texts._entries.values()]
+        nodes = [
+            weakref.ref(prepared.document.operation(None).node)
+            for prepared, _ in role.texts._entries.values()
+        ]
         assert len(nodes) >= 200
         del role
         await forget(api)
@@ -167,8 +167,8 @@ async def test_frozen_documents_are_free_once_they_are_dropped(api: Service, rea
         gc.unfreeze()
 
 
-async def test_a_replaced_schema_is_free_without_a_garbage_collection(api: Service) -> None:
-    """Types refer to each other in circles: a collection that frees them would have to look at everything."""
+async def test_replaced_schema_is_freed_without_garbage_collection(api: Service) -> None:
+    """Types refer to each other in cycles, and a collection that finds them would be slow."""
     await api.execute("""comment on schema public is '@graphql({"introspection": true})'""")
     await api.ask('{ personCollection(filter: {name: {eq: "x"}}) { edges { node { person { id } } } } }')
     await api.ask("{ __schema { types { name fields { name type { name } } } } }")
@@ -199,10 +199,9 @@ async def test_a_replaced_schema_is_free_without_a_garbage_collection(api: Servi
     ],
     ids=["valid", "fragment", "invalid", "broken off"],
 )
-async def test_new_documents_leave_nothing_to_the_garbage_collector(
+async def test_new_documents_leave_no_garbage(
     api: Service, monkeypatch: pytest.MonkeyPatch, text: str, *, at_once: bool
 ) -> None:
-    """It would find it late: what requests hold when it comes by is old by then."""
     if not at_once:
         monkeypatch.setattr(engine, "SHORT", 3)
 

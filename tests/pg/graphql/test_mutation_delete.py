@@ -1,4 +1,4 @@
-"""Deletes over GraphQL: which rows, how many at most, and what the answer shows."""
+"""Deletes over GraphQL: rows, limits and returned records."""
 
 from __future__ import annotations
 
@@ -51,31 +51,29 @@ insert into book values (1, 1, 'one', 10), (2, 1, 'two', 20), (3, 2, 'three', 30
 
 
 async def delete(api: Service, table: str, arguments: str, fields: str = "affectedCount") -> Any:
-    """Delete and return the response."""
     arguments = f"({arguments})" if arguments else ""
     return (await api.data(f"mutation {{ r: deleteFrom{table}Collection{arguments} {{ {fields} }} }}"))["r"]
 
 
 async def test_every_row_that_matches_is_removed_and_shown(api: Service) -> None:
-    """Mutation rule 3."""
-    response = await delete(
+    result = await delete(
         api,
         "book",
         "filter: {author_id: {eq: 1}}, atMost: 2",
         "affectedCount records { nodeId id title pages }",
     )
-    assert response["affectedCount"] == 2
-    assert sorted(row["id"] for row in response["records"]) == [1, 2]
-    assert {row["title"] for row in response["records"]} == {"one", "two"}
+    assert result["affectedCount"] == 2
+    assert sorted(row["id"] for row in result["records"]) == [1, 2]
+    assert {row["title"] for row in result["records"]} == {"one", "two"}
     assert await api.ids("book") == [3]
 
 
 @pytest.mark.parametrize(
     "fields", ["affectedCount", "records { id }", "records { book_count }", "__typename"]
 )
-async def test_at_most_is_one_unless_given(api: Service, fields: str) -> None:
-    answer = await api.ask(f"mutation {{ deleteFromauthorCollection {{ {fields} }} }}")
-    assert answer.body == {
+async def test_at_most_defaults_to_one(api: Service, fields: str) -> None:
+    response = await api.ask(f"mutation {{ deleteFromauthorCollection {{ {fields} }} }}")
+    assert response.body == {
         "data": None,
         "errors": [
             {
@@ -85,8 +83,8 @@ async def test_at_most_is_one_unless_given(api: Service, fields: str) -> None:
             }
         ],
     }
-    answer = await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 2) {{ {fields} }} }}")
-    assert answer.error == "delete impacts too many records"
+    response = await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 2) {{ {fields} }} }}")
+    assert response.error == "delete impacts too many records"
     assert api.database.execute("select count(*) from author") == [(3,)]
     assert (
         "errors"
@@ -112,10 +110,10 @@ async def test_at_most_is_one_unless_given(api: Service, fields: str) -> None:
     ],
 )  # fmt: skip
 async def test_filters_choose_the_rows(api: Service, condition: str, ids: list[int]) -> None:
-    response = await delete(
+    result = await delete(
         api, "author", f"filter: {{{condition}}}, atMost: 9", "affectedCount records { id }"
     )
-    assert (response["affectedCount"], sorted(row["id"] for row in response["records"])) == (len(ids), ids)
+    assert (result["affectedCount"], sorted(row["id"] for row in result["records"])) == (len(ids), ids)
     assert await api.ids("author") == [number for number in (1, 2, 3) if number not in ids]
 
 
@@ -136,7 +134,7 @@ NAMES = "$n: String, $i: Int"
         ("{name: {eq: $n}, id: {eq: $i}}", {"i": 3}, [3]),
     ],
 )
-async def test_an_absent_variable_closes_only_its_own_alternative(
+async def test_absent_variable_disables_only_its_own_alternative(
     api: Service, condition: str, given: dict[str, Any], ids: list[int]
 ) -> None:
     data = await api.data(DELETE % (NAMES, condition), given)
@@ -159,21 +157,21 @@ async def test_an_absent_variable_closes_only_its_own_alternative(
         ("$f: ID", "{nodeId: {eq: $f}}", "$f"),
     ],
 )
-async def test_a_filter_that_demands_nothing_for_want_of_variables_is_refused(
+async def test_filter_that_is_empty_for_lack_of_variables_is_rejected(
     api: Service, mutation: str, declared: str, condition: str, names: str
 ) -> None:
-    """A client that forgot a value would change every row; the error names what is absent, and its place."""
+    """A client that forgot a value would otherwise change every row."""
     query = mutation % (declared, condition)
-    answer = await api.ask(query)
-    assert answer.error == (
+    response = await api.ask(query)
+    assert response.error == (
         f"The filter would match every row, because it has no value for {names}. Provide one, or write "
         "`filter: {}` to match every row."
     )
-    assert answer.errors[0]["locations"] == [
+    assert response.errors[0]["locations"] == [
         {"line": 1, "column": query.index("filter: ") + len("filter: ") + 1}
     ]
-    assert answer.body["data"] is None
-    assert answer.messages == ()
+    assert response.body["data"] is None
+    assert response.messages == ()
 
 
 @pytest.mark.parametrize(
@@ -186,15 +184,14 @@ async def test_a_filter_that_demands_nothing_for_want_of_variables_is_refused(
         ("$f: authorFilter = {}", "$f", {}),
     ],
 )
-async def test_a_filter_that_says_that_it_demands_nothing_means_every_row(
+async def test_explicitly_empty_filter_matches_every_row(
     api: Service, declared: str, condition: str, given: dict[str, Any]
 ) -> None:
-    """Nothing is absent: the client said ``{}`` or null itself."""
     data = await api.data(DELETE % (declared, condition), given)
     assert len(data["deleteFromauthorCollection"]["records"]) == 3
 
 
-async def test_an_absent_null_or_given_variable_is_judged_each_time_anew(api: Service) -> None:
+async def test_variables_are_checked_on_every_request(api: Service) -> None:
     query = DELETE % ("$n: String", "{name: {eq: $n}}")
     for _ in range(2):
         assert "$n" in (await api.ask(query)).error
@@ -205,64 +202,61 @@ async def test_an_absent_null_or_given_variable_is_judged_each_time_anew(api: Se
 
 
 async def test_records_show_the_rows_as_they_were_with_their_relationships(api: Service) -> None:
-    """A deleted row's relationships are those that it had, so that a client can show what is gone."""
-    response = await delete(
+    result = await delete(
         api,
         "author",
         "filter: {id: {eq: 1}}",
         "records { name book_count bookCollection { totalCount aggregate { sum { pages } } edges { node { "
         "title } } } }",
     )
-    [row] = response["records"]
+    [row] = result["records"]
     assert (row["name"], row["book_count"], row["bookCollection"]["totalCount"]) == ("ann", "2", 2)
     assert row["bookCollection"]["aggregate"]["sum"]["pages"] == "30"
     assert [book["title"] for book in nodes(row["bookCollection"])] == ["one", "two"]
     assert await api.ids("book") == [3], "deleted with their author, as the foreign key says"
-    response = await delete(api, "book", "filter: {id: {eq: 3}}", "records { author { name } }")
-    assert response["records"] == [{"author": {"name": "bob"}}]
+    result = await delete(api, "book", "filter: {id: {eq: 3}}", "records { author { name } }")
+    assert result["records"] == [{"author": {"name": "bob"}}]
 
 
 @pytest.mark.parametrize(
     "arguments", ["filter: {id: {lt: 3}}, atMost: 2", 'filter: {name: {neq: "cid"}}, atMost: 9']
 )
-async def test_computed_fields_see_the_rows_before_whatever_their_volatility(
-    api: Service, arguments: str
-) -> None:
-    """A function is VOLATILE unless it says otherwise, and would see what the statement did so far."""
+async def test_computed_fields_see_the_rows_before_the_delete(api: Service, arguments: str) -> None:
+    """Functions are VOLATILE by default and would see the effects of the statement."""
     fields = "id left_stable left_volatile"
-    response = await delete(
+    result = await delete(
         api, "author", arguments, f"affectedCount a: records {{ {fields} }} b: records {{ id }}"
     )
-    assert response["a"] == [{"id": n, "left_stable": "3", "left_volatile": "3"} for n in (1, 2)]
-    assert response["b"] == [{"id": 1}, {"id": 2}]
-    assert response["affectedCount"] == 2
+    assert result["a"] == [{"id": n, "left_stable": "3", "left_volatile": "3"} for n in (1, 2)]
+    assert result["b"] == [{"id": 1}, {"id": 2}]
+    assert result["affectedCount"] == 2
     assert await api.ids("author") == [3]
 
 
-async def test_columns_of_any_name_are_shown_beside_volatile_functions(api: Service) -> None:
-    response = await delete(api, "oddly", "", "records { row place identity shown0 volatile_row }")
-    assert response["records"] == [
+async def test_columns_of_any_name_are_returned_with_volatile_functions(api: Service) -> None:
+    result = await delete(api, "oddly", "", "records { row place identity shown0 volatile_row }")
+    assert result["records"] == [
         {"row": "a", "place": 2, "identity": None, "shown0": "d", "volatile_row": "a"}
     ]
 
 
-async def test_a_delete_of_too_many_rows_is_refused_whatever_it_shows(api: Service) -> None:
-    answer = await api.ask("mutation { deleteFromauthorCollection { records { left_volatile } } }")
-    assert answer.error == "delete impacts too many records"
+async def test_delete_of_too_many_rows_is_rejected(api: Service) -> None:
+    response = await api.ask("mutation { deleteFromauthorCollection { records { left_volatile } } }")
+    assert response.error == "delete impacts too many records"
     assert await api.ids("author") == [1, 2, 3]
 
 
-async def test_what_a_trigger_keeps_is_not_shown(api: Service) -> None:
+async def test_rows_that_a_trigger_preserves_are_not_returned(api: Service) -> None:
     api.database.execute("update author set name = 'keep' where id = 2")
-    response = await delete(api, "author", "atMost: 2", "affectedCount records { id left_volatile }")
-    assert response == {
+    result = await delete(api, "author", "atMost: 2", "affectedCount records { id left_volatile }")
+    assert result == {
         "affectedCount": 2,
         "records": [{"id": 1, "left_volatile": "3"}, {"id": 3, "left_volatile": "3"}],
     }
 
 
 async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
-    response = await delete(
+    result = await delete(
         api,
         "person",
         "filter: {id: {lt: 3}}, atMost: 2",
@@ -292,10 +286,10 @@ async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
             "chief": {"id": 1},
         },
     ]
-    for row in response["records"]:
+    for row in result["records"]:
         for name in ("personCollection", "noteCollection", "team"):
             row[name] = nodes(row[name])
-    assert response["records"] == expected
+    assert result["records"] == expected
     assert await api.ids("person") == [], "all the others worked for those"
     assert await api.rows("note", "id person { id }") == [
         {"id": 1, "person": None},
@@ -304,28 +298,28 @@ async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
 
 
 async def test_a_role_that_cannot_read_the_key_sees_relations_as_they_were(api: Service) -> None:
-    answer = await api.data(
+    response = await api.data(
         "mutation { deleteFromnoteCollection(atMost: 2) { records { text person { id everybody } } } }",
         role="service_role",
     )
-    assert answer["deleteFromnoteCollection"]["records"] == [
+    assert response["deleteFromnoteCollection"]["records"] == [
         {"text": "one", "person": {"id": 1, "everybody": 4}},
         {"text": "two", "person": {"id": 2, "everybody": 4}},
     ]
 
 
-async def test_a_trigger_may_keep_rows(api: Service) -> None:
+async def test_trigger_may_preserve_rows(api: Service) -> None:
     api.database.execute("update author set name = 'keep' where id = 2")
-    response = await delete(api, "author", "atMost: 2", "affectedCount records { id }")
-    assert response["affectedCount"] == 2
+    result = await delete(api, "author", "atMost: 2", "affectedCount records { id }")
+    assert result["affectedCount"] == 2
     assert await api.ids("author") == [2]
 
 
 @pytest.mark.parametrize("fields", ["affectedCount", "records { id bookCollection { totalCount } }"])
 async def test_a_delete_is_one_statement(api: Service, fields: str) -> None:
-    answer = await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 3) {{ {fields} }} }}")
-    assert "errors" not in answer.body
-    assert (len(answer.messages), len(answer.statements)) == (1, 1)
+    response = await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 3) {{ {fields} }} }}")
+    assert "errors" not in response.body
+    assert (len(response.messages), len(response.statements)) == (1, 1)
 
 
 async def test_deletes_among_other_changes_run_in_order(api: Service) -> None:
@@ -342,7 +336,6 @@ async def test_deletes_among_other_changes_run_in_order(api: Service) -> None:
 
 
 async def test_revoking_delete_removes_the_field(api: Service) -> None:
-    """Mutation rule 5, for each of the three."""
     words = {
         "insert": "insertIntoauthorCollection",
         "update": "updateauthorCollection",
@@ -357,9 +350,11 @@ async def test_revoking_delete_removes_the_field(api: Service) -> None:
         await api.execute(f"grant {privilege} on author to anon")
 
 
-async def test_without_any_change_there_is_no_mutation_type(api: Service) -> None:
+async def test_role_without_write_privileges_has_no_mutation_type(api: Service) -> None:
     await api.execute("grant select on author to authenticated")
     assert api.schema("authenticated").schema.mutation_type is None
-    answer = await api.ask("mutation { deleteFromauthorCollection { affectedCount } }", role="authenticated")
-    assert "mutation" in answer.error.lower()
-    assert answer.messages == ()
+    response = await api.ask(
+        "mutation { deleteFromauthorCollection { affectedCount } }", role="authenticated"
+    )
+    assert "mutation" in response.error.lower()
+    assert response.messages == ()

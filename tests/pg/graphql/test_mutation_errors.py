@@ -1,4 +1,4 @@
-"""What clients learn of failed changes: a message, the SQLSTATE, and nothing that they may not see."""
+"""Errors of failed mutations: a message, the SQLSTATE and no hidden data."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ insert into counter values (1, 0), (2, 0);
 
 @pytest.fixture
 def own(api: Service, reactor: Any) -> Iterator[Service]:
-    """Give a service of the test's own, for what changes how connections begin or makes them wait."""
+    """Return a service of the test's own whose connections may block or change their settings."""
     api.database.execute(f"alter database {api.database.name} set deadlock_timeout = '500ms'")
     with serving(reactor, api.database) as running:
         yield running
@@ -102,12 +102,12 @@ def own(api: Service, reactor: Any) -> Iterator[Service]:
 async def test_violations_have_their_sqlstate_and_message(
     api: Service, mutation: str, code: str, message: str
 ) -> None:
-    """The raw message; details would show the row. Nothing is written."""
+    """Details would reveal the row."""
     before = api.database.execute("select count(*) from author, counter")
-    answer = await api.ask(f"mutation {{ {mutation} {{ affectedCount }} }}")
-    assert answer.status == 200
+    response = await api.ask(f"mutation {{ {mutation} {{ affectedCount }} }}")
+    assert response.status == 200
     field = mutation.partition("(")[0]
-    assert answer.body == {
+    assert response.body == {
         "data": None,
         "errors": [{"message": message, "path": [field], "extensions": {"code": code}}],
     }
@@ -117,18 +117,17 @@ async def test_violations_have_their_sqlstate_and_message(
     ]
 
 
-async def test_a_row_that_is_referenced_stays(api: Service) -> None:
+async def test_referenced_row_cannot_be_deleted(api: Service) -> None:
     api.database.execute("insert into book values (1, 1, 'b')")
-    answer = await api.ask("mutation { deleteFromauthorCollection { affectedCount } }")
-    assert answer.errors[0]["extensions"] == {"code": "23503"}
-    assert answer.error == (
+    response = await api.ask("mutation { deleteFromauthorCollection { affectedCount } }")
+    assert response.errors[0]["extensions"] == {"code": "23503"}
+    assert response.error == (
         'update or delete on table "author" violates foreign key constraint "book_author_id_fkey" on '
         'table "book"'
     )
 
 
-async def test_a_policys_check_refuses_rows(api: Service) -> None:
-    """``with check`` refusals are errors, an invisible row is simply not there."""
+async def test_policy_check_rejects_rows(api: Service) -> None:
     own = '{id: 2, owner: "a user of authenticated", body: "mine"}'
     made = await api.data(
         f"mutation {{ r: insertIntonoteCollection(objects: {own}) {{ affectedCount }} }}",
@@ -139,16 +138,16 @@ async def test_a_policys_check_refuses_rows(api: Service) -> None:
         '{id: 3, owner: "me", body: "x"}',
         '{id: 3, owner: "a user of authenticated", body: "longer than ten"}',
     ):
-        answer = await api.ask(
+        response = await api.ask(
             f"mutation {{ insertIntonoteCollection(objects: {objects}) {{ affectedCount }} }}",
             role="authenticated",
         )
-        assert answer.errors[0]["extensions"] == {"code": "42501"}
-        assert answer.error.startswith("new row violates row-level security policy")
-    answer = await api.ask(
+        assert response.errors[0]["extensions"] == {"code": "42501"}
+        assert response.error.startswith("new row violates row-level security policy")
+    response = await api.ask(
         'mutation { updatenoteCollection(set: {owner: "x"}) { affectedCount } }', role="authenticated"
     )
-    assert answer.error == 'new row violates row-level security policy for table "note"'
+    assert response.error == 'new row violates row-level security policy for table "note"'
     for change in (
         'updatenoteCollection(set: {body: "x"}, filter: {id: {eq: 1}})',
         "deleteFromnoteCollection(filter: {id: {eq: 1}})",
@@ -157,52 +156,50 @@ async def test_a_policys_check_refuses_rows(api: Service) -> None:
         assert data["r"] == {"affectedCount": 0}
 
 
-async def test_nothing_of_hidden_rows_or_columns_is_in_an_error(api: Service) -> None:
-    """PostgreSQL's details quote rows; neither they nor its hints reach the client."""
+async def test_errors_do_not_reveal_hidden_rows_or_columns(api: Service) -> None:
+    """PostgreSQL's details quote rows, so that neither details nor hints reach the client."""
     for mutation in (
         'insertIntoauthorCollection(objects: {id: 1, name: "x"})',
         "updateauthorCollection(set: {age: -1})",
         'insertIntonoteCollection(objects: {id: 1, owner: "a user of authenticated", body: "x"})',
     ):
         for role in ("anon", "authenticated"):
-            answer = await api.ask(f"mutation {{ {mutation} {{ affectedCount }} }}", role=role)
-            assert set(answer.errors[0]) == {"message", "path", "extensions"}
-            assert set(answer.errors[0]["extensions"]) == {"code"}
+            response = await api.ask(f"mutation {{ {mutation} {{ affectedCount }} }}", role=role)
+            assert set(response.errors[0]) == {"message", "path", "extensions"}
+            assert set(response.errors[0]["extensions"]) == {"code"}
             for hidden in ("secret of", "someone else", "Failing row", "already exists", "Key ("):
-                assert hidden not in answer.text
+                assert hidden not in response.text
 
 
-async def test_what_a_function_raises_is_for_the_client(api: Service) -> None:
-    """RAISE chooses code and message; its detail and hint stay with the log."""
+async def test_errors_that_functions_raise_reach_the_client(api: Service) -> None:
     for state in ("P0001", "AB123", "22023", "42501"):
-        answer = await api.ask(f'mutation {{ raise_with(state: "{state}", text: "no, {state}") }}')
-        assert answer.body == {
+        response = await api.ask(f'mutation {{ raise_with(state: "{state}", text: "no, {state}") }}')
+        assert response.body == {
             "data": None,
             "errors": [{"message": f"no, {state}", "path": ["raise_with"], "extensions": {"code": state}}],
         }
 
 
 @pytest.mark.parametrize("state", ["XX000", "XX001"])
-async def test_internal_errors_of_postgresql_are_for_the_log_alone(api: Service, state: str) -> None:
+async def test_internal_errors_of_postgresql_are_only_logged(api: Service, state: str) -> None:
     noted: list[Any] = []
     globalLogPublisher.addObserver(noted.append)  # type: ignore[arg-type]
     try:
-        answer = await api.ask(
+        response = await api.ask(
             f'mutation {{ raise_with(state: "{state}", text: "tuple 7 of relation hidden is broken") }}'
         )
     finally:
         globalLogPublisher.removeObserver(noted.append)  # type: ignore[arg-type]
-    assert answer.status == 500
-    assert answer.error == "Internal server error"
-    assert "tuple 7" not in answer.text
+    assert response.status == 500
+    assert response.error == "Internal server error"
+    assert "tuple 7" not in response.text
     [event] = [event for event in noted if "log_failure" in event]
     assert "tuple 7" in event["log_failure"].getErrorMessage()
-    assert answer.headers["x-request-id"] in answer.text, "by which the operator finds it"
+    assert response.headers["x-request-id"] in response.text, "by which the operator finds it"
 
 
 @contextmanager
 def holding(api: Service, statement: str) -> Iterator[Any]:
-    """Hold the locks of a statement in a transaction of another connection."""
     connection = psycopg2.connect(api.database.admin_uri)
     try:
         with connection.cursor() as cursor:
@@ -212,13 +209,12 @@ def holding(api: Service, statement: str) -> Iterator[Any]:
         connection.close()
 
 
-async def test_a_statement_that_takes_too_long_is_ended(api: Service) -> None:
-    """The role's own limit, as ``alter role … set statement_timeout`` says it."""
+async def test_statement_timeout_of_the_role_applies(api: Service) -> None:
     await api.execute(
         f"alter role authenticated in database {api.database.name} set statement_timeout = '100ms'"
     )
-    answer = await api.ask("mutation { dawdle }", role="authenticated")
-    assert answer.errors == [
+    response = await api.ask("mutation { dawdle }", role="authenticated")
+    assert response.errors == [
         {
             "message": "canceling statement due to statement timeout",
             "path": ["dawdle"],
@@ -228,14 +224,14 @@ async def test_a_statement_that_takes_too_long_is_ended(api: Service) -> None:
     await api.execute(f"alter role authenticated in database {api.database.name} reset statement_timeout")
 
 
-async def test_a_lock_that_takes_too_long_is_given_up(api: Service) -> None:
+async def test_lock_timeout_of_the_role_applies(api: Service) -> None:
     await api.execute(f"alter role authenticated in database {api.database.name} set lock_timeout = '50ms'")
     with holding(api, "update counter set value = 9 where id = 1"):
-        answer = await api.ask(
+        response = await api.ask(
             "mutation { updatecounterCollection(set: {value: 1}, filter: {id: {eq: 1}}) { affectedCount } }",
             role="authenticated",
         )
-    assert answer.errors == [
+    assert response.errors == [
         {
             "message": "canceling statement due to lock timeout",
             "path": ["updatecounterCollection"],
@@ -246,28 +242,28 @@ async def test_a_lock_that_takes_too_long_is_given_up(api: Service) -> None:
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01"])
-async def test_a_transaction_that_lost_to_another_is_run_again(own: Service, state: str) -> None:
-    answer = await own.ask(f"""mutation {{
+async def test_transaction_is_retried_after_a_conflict(own: Service, state: str) -> None:
+    response = await own.ask(f"""mutation {{
         insertIntoauthorCollection(objects: {{id: 2, name: "bob"}}) {{ affectedCount }}
         fail_until(wanted: 3, state: "{state}") }}""")
-    assert answer.data == {"insertIntoauthorCollection": {"affectedCount": 1}, "fail_until": 3}
-    assert len(answer.messages) == 3
+    assert response.data == {"insertIntoauthorCollection": {"affectedCount": 1}, "fail_until": 3}
+    assert len(response.messages) == 3
     assert own.database.execute("select count(*) from tries") == [(1,)]
 
 
-async def test_trying_again_ends(own: Service) -> None:
-    answer = await own.ask('mutation { fail_until(wanted: 1000, state: "40001") }')
-    assert answer.errors == [
+async def test_retries_are_limited(own: Service) -> None:
+    response = await own.ask('mutation { fail_until(wanted: 1000, state: "40001") }')
+    assert response.errors == [
         {"message": "try again", "path": ["fail_until"], "extensions": {"code": "40001"}}
     ]
-    assert len(answer.messages) == 4
+    assert len(response.messages) == 4
     assert own.database.execute("select count(*) from tries") == [(0,)]
 
 
-async def test_other_errors_are_not_tried_again(api: Service) -> None:
-    answer = await api.ask('mutation { fail_until(wanted: 2, state: "23505") }')
-    assert answer.errors[0]["extensions"] == {"code": "23505"}
-    assert len(answer.messages) == 1
+async def test_other_errors_are_not_retried(api: Service) -> None:
+    response = await api.ask('mutation { fail_until(wanted: 2, state: "23505") }')
+    assert response.errors[0]["extensions"] == {"code": "23505"}
+    assert len(response.messages) == 1
 
 
 async def test_a_deadlock_ends_in_success(own: Service, reactor: Any) -> None:
@@ -286,17 +282,16 @@ async def test_a_deadlock_ends_in_success(own: Service, reactor: Any) -> None:
     crossing = threads.deferToThread(other)
     while not ready.is_set():
         await task.deferLater(reactor, 0.005)
-    answer = await own.ask("""mutation {
+    response = await own.ask("""mutation {
         a: updatecounterCollection(set: {value: 1}, filter: {id: {eq: 1}}) { affectedCount }
         b: updatecounterCollection(set: {value: 2}, filter: {id: {eq: 2}}) { affectedCount } }""")
     await crossing
-    assert answer.data == {"a": {"affectedCount": 1}, "b": {"affectedCount": 1}}
-    assert len(answer.messages) > 1, "the deadlock happened"
+    assert response.data == {"a": {"affectedCount": 1}, "b": {"affectedCount": 1}}
+    assert len(response.messages) > 1, "the deadlock happened"
     assert own.database.execute("select value from counter order by id") == [(1,), (2,)]
 
 
 def blocked(api: Service) -> bool:
-    """Whether the service's transaction waits for a lock."""
     return bool(
         api.database.execute(
             "select 1 from pg_stat_activity where usename = 'authenticator' and wait_event_type = 'Lock'"
@@ -319,21 +314,21 @@ async def test_a_serialization_failure_ends_in_success(api: Service, reactor: An
             connection.commit()
 
         committing = threads.deferToThread(commit)
-        answer = await own.ask(
+        response = await own.ask(
             "mutation { updatecounterCollection(set: {value: 8}, filter: {id: {eq: 1}}) { affectedCount } }"
         )
         await committing
     await own.stop()
     api.database.execute(f"alter role authenticator in database {api.database.name} reset all")
-    assert answer.data == {"updatecounterCollection": {"affectedCount": 1}}
-    assert len(answer.messages) == 2, "the first try failed"
+    assert response.data == {"updatecounterCollection": {"affectedCount": 1}}
+    assert len(response.messages) == 2, "the first try failed"
 
 
-async def test_text_that_postgresql_cannot_hold_is_refused(api: Service) -> None:
+async def test_text_that_postgresql_cannot_store_is_rejected(api: Service) -> None:
     text = "a\\u0000b"
-    answer = await api.ask(
+    response = await api.ask(
         f'mutation {{ insertIntoauthorCollection(objects: {{id: 2, name: "{text}"}}) {{ affectedCount }} }}'
     )
-    assert "PostgreSQL cannot store" in answer.error
-    assert answer.errors[0]["extensions"]["code"] == "22021"
+    assert "PostgreSQL cannot store" in response.error
+    assert response.errors[0]["extensions"]["code"] == "22021"
     assert api.database.execute("select count(*) from author") == [(1,)]

@@ -1,7 +1,7 @@
-"""SQL injection: whatever text comes in by a request or stands in the database's names, it stays text.
+"""SQL injection in mutations, with hostile values and hostile names.
 
-The texts are tried everywhere where text enters.  A request's text may reach PostgreSQL as a
-bound value alone, never in a statement; a name of the database only as a quoted identifier.
+Text of a request may reach PostgreSQL only as a bound value, names of the database only as
+quoted identifiers.
 """
 
 from __future__ import annotations
@@ -50,39 +50,35 @@ grant all on target_id_seq to anon;
 """
 
 
-def check_statements(answer: Answer, *texts: str) -> None:
-    """Fail when a text of the request is in a statement's text or types."""
-    for message in answer.messages:
+def check_statements(response: Answer, *texts: str) -> None:
+    for message in response.messages:
         for bound in message.statements:
             for text in texts:
                 assert text not in bound.statement.text
                 assert text not in ",".join(bound.statement.types)
 
 
-async def asked(service: Service, query: str, variables: dict[str, Any], marker: str) -> Any:
-    """Ask with the marker around every text, check the statements, and return the data."""
-    answer = await service.ask(query, variables)
-    check_statements(answer, marker)
-    return answer.data
+async def execute(service: Service, query: str, variables: dict[str, Any], marker: str) -> Any:
+    """Execute a request, check its statements for the marker and return the data."""
+    response = await service.ask(query, variables)
+    check_statements(response, marker)
+    return response.data
 
 
 @given(text=TEXTS, as_literal=st.booleans())
-async def test_values_are_written_and_found_as_they_are(
-    service: Service, text: str, as_literal: bool
-) -> None:
-    """Columns of text, arrays and JSON, filters of every kind, as variables and as literals."""
+async def test_values_are_stored_and_matched_unchanged(service: Service, text: str, as_literal: bool) -> None:
     marker = uuid.uuid4().hex
     value = marker + text
     document = json.dumps({value: [value]})
-    head, given_text, given_doc = "mutation($t: String, $d: JSON)", "$t", "$d"
+    head, text_value, doc_value = "mutation($t: String, $d: JSON)", "$t", "$d"
     if as_literal:
-        head, given_text, given_doc = "mutation", json.dumps(value), json.dumps(document)
-    data = await asked(
+        head, text_value, doc_value = "mutation", json.dumps(value), json.dumps(document)
+    data = await execute(
         service,
         f"""{head} {{
             deleteFromtargetCollection(atMost: 9) {{ affectedCount }}
-            insertIntotargetCollection(objects: {{note: {given_text}, ci: {given_text}, doc: {given_doc},
-            tags: [{given_text}, "x"]}})
+            insertIntotargetCollection(objects: {{note: {text_value}, ci: {text_value}, doc: {doc_value},
+            tags: [{text_value}, "x"]}})
                 {{ records {{ note ci doc tags }} }} }}""",
         {} if as_literal else {"t": value, "d": document},
         marker,
@@ -97,11 +93,11 @@ async def test_values_are_written_and_found_as_they_are(
         "or: [{note: {eq: T}}, {ci: {eq: T}}]",
     )  # fmt: skip
     fields = " ".join(
-        f"f{number}: targetCollection(filter: {{{condition.replace('T', given_text)}}}) {{ edges {{ node "
+        f"f{number}: targetCollection(filter: {{{condition.replace('T', text_value)}}}) {{ edges {{ node "
         "{ note } } }"
         for number, condition in enumerate(conditions)
     )
-    data = await asked(
+    data = await execute(
         service,
         "{ " + fields + " }" if as_literal else f"query($t: String!) {{ {fields} }}",
         {} if as_literal else {"t": value},
@@ -112,31 +108,34 @@ async def test_values_are_written_and_found_as_they_are(
 
 
 @given(text=TEXTS)
-async def test_patterns_are_patterns_and_nothing_more(service: Service, text: str) -> None:
-    """A pattern may be invalid, which is an error with an SQLSTATE; it never reaches the statement."""
+async def test_patterns_are_only_patterns(service: Service, text: str) -> None:
     marker = uuid.uuid4().hex
     for operator in ("like", "ilike", "regex", "iregex"):
         query = (
             f"query($t: String!) {{ targetCollection(filter: {{note: {{{operator}: $t}}}}) {{ edges {{ "
             "node { id } } } }"
         )
-        answer = await service.ask(query, {"t": marker + text})
-        check_statements(answer, marker)
-        if "errors" in answer.body:
-            assert answer.errors[0]["extensions"]["code"] in ("2201B", "22025")
+        response = await service.ask(query, {"t": marker + text})
+        check_statements(response, marker)
+        if "errors" in response.body:
+            assert response.errors[0]["extensions"]["code"] in ("2201B", "22025")
 
 
 @given(text=TEXTS)
 async def test_arguments_of_functions_are_values(service: Service, text: str) -> None:
-    """Scalars, arrays, JSON and members of composites."""
     marker = uuid.uuid4().hex
     value = marker + text
     query = """query($t: String, $l: [String], $d: JSON, $p: Opaque!) {
         a: echo(value: $t) b: echo(values: $l) c: echo(doc: $d) d: pair_note(p: $p, q: 1) }"""
     variables = {"t": value, "l": [value], "d": json.dumps({"k": value}), "p": {"note": value, value: value}}
-    assert await asked(service, query, variables, marker) == {"a": value, "b": value, "c": value, "d": value}
+    assert await execute(service, query, variables, marker) == {
+        "a": value,
+        "b": value,
+        "c": value,
+        "d": value,
+    }
     literal = json.dumps(value)
-    data = await asked(service, f"mutation {{ echo_volatile(value: {literal}) }}", {}, marker)
+    data = await execute(service, f"mutation {{ echo_volatile(value: {literal}) }}", {}, marker)
     assert data == {"echo_volatile": value}
 
 
@@ -144,8 +143,7 @@ async def test_arguments_of_functions_are_values(service: Service, text: str) ->
     text=TEXTS,
     kind=st.sampled_from(["raw", "mood", "doc", "id", "nodeId", "after", "orderBy", "unknown", "nested"]),
 )
-async def test_invalid_values_are_refused(service: Service, text: str, kind: str) -> None:
-    """Texts where something else is expected: an error, and the text in no statement."""
+async def test_invalid_values_are_rejected(service: Service, text: str, kind: str) -> None:
     marker = uuid.uuid4().hex
     value = marker + text
     requests: dict[str, tuple[str, dict[str, Any]]] = {
@@ -168,9 +166,9 @@ async def test_invalid_values_are_refused(service: Service, text: str, kind: str
         "affectedCount } }", {"v": [{"note": {value: 1}}, {"note": "x"}]}),
     }  # fmt: skip
     query, variables = requests[kind]
-    answer = await service.ask(query, variables)
-    assert answer.errors
-    check_statements(answer, marker)
+    response = await service.ask(query, variables)
+    assert response.errors
+    check_statements(response, marker)
 
 
 @given(name=st.from_regex(r"\A[_A-Za-z][_0-9A-Za-z]{0,30}\Z"))
@@ -182,12 +180,12 @@ async def test_aliases_are_values(service: Service, name: str) -> None:
         f'mutation {{ {alias}: updatetargetCollection(set: {{note: "n"}}, atMost: 99) {{ {alias}: '
         f"affectedCount {alias}2: records {{ {alias}: id }} }} }}"
     )
-    answer = await service.ask(query)
-    check_statements(answer, alias)
-    assert set(answer.data[alias]) == {alias, f"{alias}2"}
+    response = await service.ask(query)
+    check_statements(response, alias)
+    assert set(response.data[alias]) == {alias, f"{alias}2"}
 
 
-async def test_no_text_of_a_request_is_in_a_statement(service: Service) -> None:
+async def test_statements_contain_no_text_of_a_request(service: Service) -> None:
     marker = "m" + uuid.uuid4().hex
     query = f"""mutation {marker}($v: String, $o: [targetInsertInput!]!) {{
         {marker}a: insertIntotargetCollection(objects: $o) {{ records {{ {marker}n: note }} }}
@@ -200,11 +198,11 @@ async def test_no_text_of_a_request_is_in_a_statement(service: Service) -> None:
         {marker}e: echo_volatile(value: "{marker}")
     }} fragment {marker}F on targetDeleteResponse {{ affectedCount }} # {marker}"""
     rows = [{"note": marker, "doc": json.dumps(marker), "tags": [marker]}] * 2
-    answer = await service.ask(query, {"v": marker, "o": rows})
-    check_statements(answer, marker)
-    assert answer.data[f"{marker}d"] == {"affectedCount": 3}
-    assert answer.data[f"{marker}e"] == marker
-    settings_sent = [name for message in answer.messages for name, _ in message.settings]
+    response = await service.ask(query, {"v": marker, "o": rows})
+    check_statements(response, marker)
+    assert response.data[f"{marker}d"] == {"affectedCount": 3}
+    assert response.data[f"{marker}e"] == marker
+    settings_sent = [name for message in response.messages for name, _ in message.settings]
     assert not [name for name in settings_sent if marker in name]
 
 
@@ -228,7 +226,7 @@ def _directive(**members: Any) -> str:
 
 
 def _weird_schema() -> str:
-    """Return tables, columns, constraints, functions, arguments and labels with every weird name."""
+    """Return tables, columns, constraints, functions, arguments and labels with unusual names."""
     parts = ["comment on schema public is '@graphql({\"introspection\": true})';"]
     labels = ", ".join(_string(name) for name in WEIRD)
     mapping = json.dumps({"name": "Strange", "mappings": {name: f"V{n}" for n, name in enumerate(WEIRD)}})
@@ -309,11 +307,11 @@ async def test_names_of_the_database_are_identifiers(strange: Service, number: i
         {"o": rows},
     )
     assert made["r"]["records"] == rows
-    answer = await strange.ask(
+    response = await strange.ask(
         f'mutation {{ insertIntoT{number}Collection(objects: {{key: 9, value: "bad"}}) {{ affectedCount }} }}'
     )
-    assert answer.errors[0]["extensions"] == {"code": "23514"}
-    assert f"check {WEIRD[number]}" in answer.error
+    assert response.errors[0]["extensions"] == {"code": "23514"}
+    assert f"check {WEIRD[number]}" in response.error
     gone = await strange.data(
         f"mutation {{ r: deleteFromT{number}Collection(filter: {{key: {{gte: 2}}}}, atMost: 9) {{ "
         "affectedCount } }"

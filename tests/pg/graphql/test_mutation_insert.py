@@ -1,4 +1,4 @@
-"""Inserts over GraphQL: what is written and what the answer shows (docs/reference/graphql.md, Mutations)."""
+"""Inserts over GraphQL: written rows and returned records (docs/reference/graphql.md, Mutations)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ grant all on all sequences in schema public to anon;
 
 @pytest.fixture
 def api(service: Service) -> Service:
-    """Give the service with empty tables and sequences at their start."""
+    """Return the service with empty tables and restarted sequences."""
     service.database.execute(
         "truncate author, book, defaulted, distant, nothing_to_write, guarded, log restart identity cascade"
     )
@@ -74,17 +74,15 @@ def api(service: Service) -> Service:
 
 
 async def insert(api: Service, table: str, objects: str, fields: str = "affectedCount") -> Any:
-    """Insert literal objects and return the response."""
     return (
         await api.data(f"mutation {{ r: insertInto{table}Collection(objects: {objects}) {{ {fields} }} }}")
     )["r"]
 
 
 async def test_every_object_becomes_a_row_in_order(api: Service) -> None:
-    """Mutation rule 1; the records come in the order of ``objects``."""
     objects = ", ".join(f'{{name: "n{number}"}}' for number in (3, 1, 2))
-    response = await insert(api, "author", f"[{objects}]", "affectedCount records { id name }")
-    assert response == {
+    result = await insert(api, "author", f"[{objects}]", "affectedCount records { id name }")
+    assert result == {
         "affectedCount": 3,
         "records": [{"id": 1, "name": "n3"}, {"id": 2, "name": "n1"}, {"id": 3, "name": "n2"}],
     }
@@ -108,18 +106,18 @@ async def test_a_single_object_is_a_list_of_one(api: Service) -> None:
     assert api.database.execute("select string_agg(name, '' order by id) from author") == [("abcd",)]
 
 
-async def test_absent_members_take_defaults_and_null_is_null(api: Service) -> None:
+async def test_absent_members_use_defaults_and_null_is_null(api: Service) -> None:
     objects = '[{name: "a"}, {name: "b", note: null, tags: null}, {name: "c", note: "own", mood: sad}]'
-    response = await insert(api, "author", objects, "records { note tags mood tone code }")
+    result = await insert(api, "author", objects, "records { note tags mood tone code }")
     plain = {"mood": "ok", "tone": None, "code": None}
-    assert response["records"] == [
+    assert result["records"] == [
         {"note": "a note", "tags": ["x"], **plain},
         {"note": None, "tags": None, **plain},
         {"note": "own", "tags": ["x"], **plain, "mood": "sad"},
     ]
 
 
-async def test_an_absent_variable_takes_the_default_and_a_null_one_is_null(api: Service) -> None:
+async def test_absent_variable_uses_the_default_and_null_is_null(api: Service) -> None:
     query = """mutation($note: String) {
         insertIntoauthorCollection(objects: [{name: "v", note: $note}]) { records { note } } }"""
     seen = []
@@ -133,14 +131,14 @@ async def test_objects_in_a_variable_may_name_different_members(api: Service) ->
     query = """mutation($o: [authorInsertInput!]!) {
         insertIntoauthorCollection(objects: $o) { records { name note } } }"""
     objects = [{"name": "a"}, {"name": "b", "note": None}, {"note": "own", "name": "c"}]
-    response = await api.data(query, {"o": objects})
-    assert [row["note"] for row in response["insertIntoauthorCollection"]["records"]] == [
+    result = await api.data(query, {"o": objects})
+    assert [row["note"] for row in result["insertIntoauthorCollection"]["records"]] == [
         "a note",
         None,
         "own",
     ]
-    response = await api.data(query, {"o": list(reversed(objects))})
-    assert [row["note"] for row in response["insertIntoauthorCollection"]["records"]] == [
+    result = await api.data(query, {"o": list(reversed(objects))})
+    assert [row["note"] for row in result["insertIntoauthorCollection"]["records"]] == [
         "own",
         None,
         "a note",
@@ -148,9 +146,9 @@ async def test_objects_in_a_variable_may_name_different_members(api: Service) ->
 
 
 async def test_an_object_without_members_is_a_row_of_defaults(api: Service) -> None:
-    response = await insert(api, "defaulted", "[{}, {b: null}, {}]", "affectedCount records { id a b }")
-    assert response["affectedCount"] == 3
-    assert response["records"] == [
+    result = await insert(api, "defaulted", "[{}, {b: null}, {}]", "affectedCount records { id a b }")
+    assert result["affectedCount"] == 3
+    assert result["records"] == [
         {"id": 1, "a": 1, "b": "b"},
         {"id": 2, "a": 1, "b": None},
         {"id": 3, "a": 1, "b": "b"},
@@ -164,7 +162,6 @@ async def test_an_object_without_members_is_a_row_of_defaults(api: Service) -> N
 
 
 async def test_columns_that_cannot_be_written_are_not_offered(api: Service) -> None:
-    """Generated and identity-always columns are not offered, identity by default is (defect 1.7 #10)."""
     expected = {"id", "name", "code", "note", "mood", "tone", "born", "tags"}
     for kind in ("Insert", "Update"):
         fields = api.schema().object_type(f"author{kind}Input").fields
@@ -172,29 +169,29 @@ async def test_columns_that_cannot_be_written_are_not_offered(api: Service) -> N
         assert {str(field.type) for name, field in fields.items() if name == "name"} == {"String"}, (
             "all are optional"
         )
-        answer = await api.data(f'{{ __type(name: "author{kind}Input") {{ inputFields {{ name }} }} }}')
-        assert {field["name"] for field in answer["__type"]["inputFields"]} == expected
-    answer = await api.ask(
+        data = await api.data(f'{{ __type(name: "author{kind}Input") {{ inputFields {{ name }} }} }}')
+        assert {field["name"] for field in data["__type"]["inputFields"]} == expected
+    data = await api.ask(
         'mutation { insertIntoauthorCollection(objects: {name: "a", shout: "A"}) { affectedCount } }'
     )
-    assert "shout" in answer.error
+    assert "shout" in data.error
     # A table whose only column writes itself takes no rows at all.
     assert "insertIntonothing_to_writeCollection" not in api.schema().object_type("Mutation").fields
     assert "nothing_to_writeInsertInput" not in api.schema().schema.type_map
 
 
-async def test_identity_by_default_takes_a_given_value_or_makes_one(api: Service) -> None:
-    response = await insert(
+async def test_identity_by_default_accepts_or_generates_a_value(api: Service) -> None:
+    result = await insert(
         api, "author", '[{id: 77, name: "a"}, {name: "b"}]', "records { id shout serial_no }"
     )
-    assert response["records"] == [
+    assert result["records"] == [
         {"id": 77, "shout": "A", "serial_no": 1},
         {"id": 1, "shout": "B", "serial_no": 2},
     ]
 
 
 @pytest.mark.parametrize("written", ["literal", "variable", "object", "list", "later"])
-async def test_texts_longer_than_their_column_are_refused(api: Service, written: str) -> None:
+async def test_texts_longer_than_their_column_are_rejected(api: Service, written: str) -> None:
     many, long = "123456789", "12345678"
     variables = {
         "n": many,
@@ -211,53 +208,51 @@ async def test_texts_longer_than_their_column_are_refused(api: Service, written:
     }[written]
     head = f"mutation(${name}: {kind})" if kind else "mutation"
     query = f"{head} {{ insertIntoauthorCollection(objects: {objects}) {{ affectedCount }} }}"
-    answer = await api.ask(query, {name: variables[name]} if name else None)
-    assert answer.error == "Invalid input for String type. Maximum character length 8"
-    assert answer.body["data"] is None
-    assert answer.errors[0]["path"] == ["insertIntoauthorCollection"]
+    response = await api.ask(query, {name: variables[name]} if name else None)
+    assert response.error == "Invalid input for String type. Maximum character length 8"
+    assert response.body["data"] is None
+    assert response.errors[0]["path"] == ["insertIntoauthorCollection"]
     assert api.database.execute("select count(*) from author") == [(0,)]
 
 
 async def test_lengths_count_characters_not_bytes(api: Service) -> None:
-    response = await insert(api, "author", '{name: "éééé😀😀😀😀", code: "ab"}', "records { name code }")
-    assert response["records"] == [{"name": "éééé😀😀😀😀", "code": "ab "}]
-    answer = await api.ask(
+    result = await insert(api, "author", '{name: "éééé😀😀😀😀", code: "ab"}', "records { name code }")
+    assert result["records"] == [{"name": "éééé😀😀😀😀", "code": "ab "}]
+    response = await api.ask(
         'mutation { insertIntoauthorCollection(objects: {name: "a", code: "abcd"}) { affectedCount } }'
     )
-    assert answer.error == "Invalid input for String type. Maximum character length 3"
+    assert response.error == "Invalid input for String type. Maximum character length 3"
 
 
 @pytest.mark.parametrize("objects", ["[]", "$o"])
 async def test_at_least_one_object_is_needed(api: Service, objects: str) -> None:
     head = "mutation($o: [authorInsertInput!]!)" if objects == "$o" else "mutation"
     query = f"{head} {{ insertIntoauthorCollection(objects: {objects}) {{ affectedCount }} }}"
-    answer = await api.ask(query, {"o": []} if objects == "$o" else None)
-    assert answer.error == "At least one record must be provided to objects"
-    assert answer.body["data"] is None
+    response = await api.ask(query, {"o": []} if objects == "$o" else None)
+    assert response.error == "At least one record must be provided to objects"
+    assert response.body["data"] is None
 
 
 @pytest.mark.parametrize("objects", ["null", "[null]", "[{name: 1}]", '"x"', '[{nope: "x"}]', "7"])
-async def test_objects_of_a_wrong_form_are_refused(api: Service, objects: str) -> None:
-    answer = await api.ask(
+async def test_malformed_objects_are_rejected(api: Service, objects: str) -> None:
+    response = await api.ask(
         f"mutation {{ insertIntoauthorCollection(objects: {objects}) {{ affectedCount }} }}"
     )
-    assert answer.errors
-    assert "data" not in answer.body, "the operation was not executed"
-    assert answer.messages == ()
+    assert response.errors
+    assert "data" not in response.body, "the operation was not executed"
+    assert response.messages == ()
 
 
 async def test_one_label_in_two_enums_is_two_values(api: Service) -> None:
-    """The same text in columns of different types that PostgreSQL infers."""
-    response = await insert(
+    result = await insert(
         api, "author", '{name: "ok", mood: ok, tone: ok, note: "ok"}', "records { mood tone note }"
     )
-    assert response["records"] == [{"mood": "ok", "tone": "ok", "note": "ok"}]
+    assert result["records"] == [{"mood": "ok", "tone": "ok", "note": "ok"}]
 
 
 async def test_records_show_relationships_and_computed_fields_after_the_insert(api: Service) -> None:
-    """Relationships, computed fields and aggregates see the new rows (defect 1.7 #6)."""
     await insert(api, "author", '[{name: "ann"}, {name: "bob"}]')
-    response = await insert(
+    result = await insert(
         api,
         "book",
         '[{author_id: 2, title: "b", pages: 5}, {author_id: 1, title: "a"}, {author_id: 2, title: "c", '
@@ -277,31 +272,31 @@ async def test_records_show_relationships_and_computed_fields_after_the_insert(a
             "edges": [{"node": {"title": "b"}}, {"node": {"title": "c"}}],
         },
     }  # fmt: skip
-    assert response["records"] == [
+    assert result["records"] == [
         {"title": "b", "author": bob}, {"title": "a", "author": ann}, {"title": "c", "author": bob},
     ]  # fmt: skip
 
 
 async def test_stable_and_volatile_computed_fields_see_the_insert(api: Service) -> None:
-    response = await insert(
+    result = await insert(
         api, "author", '[{name: "a"}, {name: "b"}]', "records { peers_stable peers_volatile }"
     )
-    assert response["records"] == [{"peers_stable": "2", "peers_volatile": "2"}] * 2
+    assert result["records"] == [{"peers_stable": "2", "peers_volatile": "2"}] * 2
 
 
 @pytest.mark.parametrize(
     "fields", ["affectedCount", "affectedCount records { id }", "records { bookCollection { totalCount } }"]
 )
 async def test_an_insert_is_one_message(api: Service, fields: str) -> None:
-    answer = await api.ask(
+    response = await api.ask(
         f'mutation {{ insertIntoauthorCollection(objects: [{{name: "a"}}, {{name: "b"}}]) {{ {fields} }} }}'
     )
-    assert "errors" not in answer.body
-    assert len(answer.messages) == 1
-    assert len(answer.statements) == (2 if "book" in fields else 1)
+    assert "errors" not in response.body
+    assert len(response.messages) == 1
+    assert len(response.statements) == (2 if "book" in fields else 1)
 
 
-async def test_rows_of_one_variable_share_a_statement_whatever_their_number(api: Service) -> None:
+async def test_number_of_rows_does_not_change_the_statement(api: Service) -> None:
     query = """mutation($o: [authorInsertInput!]!) {
         insertIntoauthorCollection(objects: $o) { affectedCount records { name note mood tags } } }"""
     texts = set()
@@ -310,16 +305,16 @@ async def test_rows_of_one_variable_share_a_statement_whatever_their_number(api:
             {"name": f"n{n}", "note": None if n % 2 else "x", "mood": "sad", "tags": ["a", None]}
             for n in range(count, 0, -1)
         ]
-        answer = await api.ask(query, {"o": rows})
-        texts.add(tuple(answer.statements))
-        response = answer.data["insertIntoauthorCollection"]
-        assert response == {"affectedCount": count, "records": rows}
+        response = await api.ask(query, {"o": rows})
+        texts.add(tuple(response.statements))
+        result = response.data["insertIntoauthorCollection"]
+        assert result == {"affectedCount": count, "records": rows}
     assert len(texts) == 1
     [[statement]] = texts
     assert statement.count("$") == 1
 
 
-async def test_rows_of_one_variable_keep_their_own_members(api: Service) -> None:
+async def test_rows_of_one_variable_may_have_different_members(api: Service) -> None:
     query = """mutation($o: [defaultedInsertInput!]!) {
         insertIntodefaultedCollection(objects: $o) { records { a b } } }"""
     lists: list[list[dict[str, Any]]] = [
@@ -332,32 +327,31 @@ async def test_rows_of_one_variable_keep_their_own_members(api: Service) -> None
         [{"a": 7}, {"a": 8}, {"a": 9}],
     ]
     for rows in lists:
-        response = await api.data(query, {"o": rows})
-        assert response["insertIntodefaultedCollection"]["records"] == [
+        result = await api.data(query, {"o": rows})
+        assert result["insertIntodefaultedCollection"]["records"] == [
             {"a": 1, "b": "b", **row} for row in rows
         ]
 
 
-async def test_rows_of_types_that_the_role_may_not_name_are_written_too(api: Service) -> None:
-    """A type of a schema without USAGE: PostgreSQL infers it from the column."""
+async def test_rows_with_inaccessible_types_are_written(api: Service) -> None:
     query = """mutation($o: [distantInsertInput!]!) {
         insertIntodistantCollection(objects: $o) { records { id tone tones ok } } }"""
     for count in (2, 3):
         rows = [
             {"id": 10 * count + n, "tone": "low", "tones": ["high", None], "ok": True} for n in range(count)
         ]
-        response = await api.data(query, {"o": rows})
-        assert response["insertIntodistantCollection"]["records"] == rows
+        result = await api.data(query, {"o": rows})
+        assert result["insertIntodistantCollection"]["records"] == rows
 
 
 @pytest.fixture
 def nesting(api: Service, reactor: Any) -> Iterator[Service]:
-    """Give a service that inserts related rows too."""
+    """Return a service with nested inserts."""
     with serving(reactor, api.database, graphql_features=frozenset({"nestedInserts"})) as running:
         yield running
 
 
-async def test_related_rows_of_a_variable_are_counted_anew_for_each_request(nesting: Service) -> None:
+async def test_related_rows_are_counted_for_each_request(nesting: Service) -> None:
     query = """mutation($o: [authorInsertInput!]!, $b: [bookInsertInput!]!) {
         a: insertIntoauthorCollection(objects: $o) { affectedCount }
         b: insertIntoauthorCollection(objects: [{name: "x", bookCollection: $b}, {name: "y"}]) {
@@ -376,14 +370,14 @@ async def test_merged_fields_insert_once(api: Service) -> None:
         insertIntoauthorCollection(objects: {name: "a"}) { affectedCount }
         insertIntoauthorCollection(objects: {name: "a"}) { records { name } } }""")
     assert data == {"insertIntoauthorCollection": {"affectedCount": 1, "records": [{"name": "a"}]}}
-    answer = await api.ask("""mutation {
+    response = await api.ask("""mutation {
         insertIntoauthorCollection(objects: {name: "a"}) { affectedCount }
         insertIntoauthorCollection(objects: {name: "b"}) { affectedCount } }""")
-    assert "they have differing arguments" in answer.error
+    assert "they have differing arguments" in response.error
     assert api.database.execute("select count(*) from author") == [(1,)]
 
 
-async def test_a_mutation_whose_fields_are_all_skipped_changes_nothing(api: Service) -> None:
+async def test_mutation_with_only_skipped_fields_changes_nothing(api: Service) -> None:
     query = """mutation($no: Boolean!) {
         insertIntoauthorCollection(objects: {name: "a"}) @include(if: $no) { affectedCount } }"""
     assert await api.data(query, {"no": False}) == {}
@@ -403,31 +397,33 @@ async def test_a_mutation_whose_fields_are_all_skipped_changes_nothing(api: Serv
             deleteFromauthorCollection(filter: {id: {in: [$v, 0]}}, atMost: 9) { affectedCount } }""",
     ],
 )
-async def test_a_null_variable_among_items_that_must_not_be_null_is_refused(api: Service, query: str) -> None:
+async def test_a_null_variable_among_items_that_must_not_be_null_is_rejected(
+    api: Service, query: str
+) -> None:
     await insert(api, "author", '{name: "kept"}')
-    answer = await api.ask(query, {"v": None})
-    assert "must not be null" in answer.error
-    assert answer.body["data"] is None
-    assert answer.messages == ()
+    response = await api.ask(query, {"v": None})
+    assert "must not be null" in response.error
+    assert response.body["data"] is None
+    assert response.messages == ()
     assert "errors" not in (await api.ask(query)).body, "the default is fine"
     assert api.database.execute("select name from author where id = 1") == [("kept",)]
 
 
 async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
-    response = await insert(
+    result = await insert(
         api,
         "guarded",
         '[{id: 1, word: "a"}, {id: 2, word: "skip"}, {id: 3, word: "c"}]',
         "affectedCount records { id word }",
     )
-    assert response == {"affectedCount": 2, "records": [{"id": 1, "word": "a!"}, {"id": 3, "word": "c!"}]}
+    assert result == {"affectedCount": 2, "records": [{"id": 1, "word": "a!"}, {"id": 3, "word": "c!"}]}
     assert [row["word"] for row in await api.rows("log", "word")] == ["a!", "c!"]
-    response = await insert(api, "guarded", '{id: 9, word: "skip"}', "affectedCount records { id }")
-    assert response == {"affectedCount": 0, "records": []}
+    result = await insert(api, "guarded", '{id: 9, word: "skip"}', "affectedCount records { id }")
+    assert result == {"affectedCount": 0, "records": []}
 
 
 async def test_fields_run_in_order_in_one_transaction(api: Service) -> None:
-    answer = await api.ask("""mutation {
+    response = await api.ask("""mutation {
         first: insertIntoauthorCollection(objects: {id: 5, name: "ann"}) { affectedCount __typename }
         __typename
         insertIntobookCollection(objects: {author_id: 5, title: "t"}) { records { author { name book_count
@@ -435,8 +431,8 @@ async def test_fields_run_in_order_in_one_transaction(api: Service) -> None:
         last: updateauthorCollection(set: {name: "eve"}, filter: {id: {eq: 5}}) { records { name book_count
         } }
     }""")
-    assert len(answer.messages) == 1
-    assert json.dumps(answer.data) == json.dumps({
+    assert len(response.messages) == 1
+    assert json.dumps(response.data) == json.dumps({
         "first": {"affectedCount": 1, "__typename": "authorInsertResponse"},
         "__typename": "Mutation",
         "insertIntobookCollection": {"records": [{"author": {"name": "ann", "book_count": "1"}}]},
@@ -444,22 +440,22 @@ async def test_fields_run_in_order_in_one_transaction(api: Service) -> None:
     })  # fmt: skip
 
 
-async def test_one_failing_field_undoes_all(api: Service) -> None:
+async def test_failing_field_rolls_back_the_mutation(api: Service) -> None:
     for last in (
         'insertIntobookCollection(objects: {author_id: 99, title: "t"}) { affectedCount }',
         'updateauthorCollection(set: {name: "all"}) { affectedCount }',
         "deleteFromauthorCollection { affectedCount }",
     ):
-        answer = await api.ask(f"""mutation {{
+        response = await api.ask(f"""mutation {{
             insertIntoauthorCollection(objects: [{{name: "a"}}, {{name: "b"}}]) {{ affectedCount }} last:
             {last} }}""")
-        assert len(answer.errors) == 1
-        assert answer.body["data"] is None
+        assert len(response.errors) == 1
+        assert response.body["data"] is None
         assert api.database.execute("select count(*) from author") == [(0,)]
 
 
 async def test_fragments_aliases_and_directives_apply_to_mutations(api: Service) -> None:
-    answer = await api.data(
+    data = await api.data(
         """mutation($yes: Boolean!, $no: Boolean!) {
             ...both
             skipped: insertIntoauthorCollection(objects: {name: "no"}) @skip(if: $yes) { affectedCount }
@@ -472,13 +468,13 @@ async def test_fragments_aliases_and_directives_apply_to_mutations(api: Service)
         affectedCount }""",
         {"yes": True, "no": False},
     )
-    assert answer == {"a": {"rows": [{"id": 1, "text": "a"}], "n": 1}}
+    assert data == {"a": {"rows": [{"id": 1, "text": "a"}], "n": 1}}
     assert await api.ids("author") == [1]
 
 
-async def test_node_ids_of_records_find_them_again(api: Service) -> None:
-    response = await insert(api, "author", '{name: "a"}', "records { nodeId __typename }")
-    [record] = response["records"]
+async def test_records_can_be_fetched_by_their_node_ids(api: Service) -> None:
+    result = await insert(api, "author", '{name: "a"}', "records { nodeId __typename }")
+    [record] = result["records"]
     assert record["__typename"] == "author"
     found = await api.data(
         "query($id: ID!) { node(nodeId: $id) { nodeId ... on author { name } } }", {"id": record["nodeId"]}
@@ -486,8 +482,8 @@ async def test_node_ids_of_records_find_them_again(api: Service) -> None:
     assert found["node"] == {"nodeId": record["nodeId"], "name": "a"}
 
 
-async def test_mutation_fields_are_of_mutation_alone(api: Service) -> None:
-    answer = await api.ask('{ insertIntoauthorCollection(objects: {name: "a"}) { affectedCount } }')
-    assert "insertIntoauthorCollection" in answer.error
-    answer = await api.ask("mutation { authorCollection { totalCount } }")
-    assert "authorCollection" in answer.error
+async def test_mutation_fields_are_not_query_fields(api: Service) -> None:
+    response = await api.ask('{ insertIntoauthorCollection(objects: {name: "a"}) { affectedCount } }')
+    assert "insertIntoauthorCollection" in response.error
+    response = await api.ask("mutation { authorCollection { totalCount } }")
+    assert "authorCollection" in response.error

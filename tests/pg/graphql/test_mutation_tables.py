@@ -1,4 +1,4 @@
-"""Changes of views, foreign tables, partitioned tables and inheritance: as PostgreSQL allows them."""
+"""Mutations of views, foreign tables, partitioned tables and inheritance."""
 
 from __future__ import annotations
 
@@ -64,12 +64,10 @@ RESET = "truncate item, measure, animal, dog restart identity"
 
 
 async def mutate(api: Service, text: str) -> Any:
-    """Ask for one mutation field and return its value."""
     return (await api.data(f"mutation {{ r: {text} }}"))["r"]
 
 
 def offered(api: Service, name: str) -> set[str]:
-    """Return the words of the changes that are offered for a table."""
     fields = api.schema().object_type("Mutation").fields
     names = {
         "insert": f"insertInto{name}Collection",
@@ -79,7 +77,7 @@ def offered(api: Service, name: str) -> set[str]:
     return {word for word, field in names.items() if field in fields}
 
 
-async def test_an_updatable_view_takes_every_change(api: Service) -> None:
+async def test_updatable_view_supports_all_mutations(api: Service) -> None:
     assert offered(api, "item_view") == {"insert", "update", "delete"}
     fields = "affectedCount records { id name price double_price owner { name } }"
     made = await mutate(
@@ -101,7 +99,7 @@ async def test_an_updatable_view_takes_every_change(api: Service) -> None:
     assert api.database.execute("select count(*) from item") == [(0,)]
 
 
-def test_columns_of_a_view_that_take_no_writes_are_not_offered(api: Service) -> None:
+def test_read_only_columns_of_views_are_not_offered(api: Service) -> None:
     for kind in ("Insert", "Update"):
         assert set(api.schema().object_type(f"item_view{kind}Input").fields) == {
             "id",
@@ -118,19 +116,19 @@ def test_views_that_cannot_be_changed_offer_nothing(api: Service) -> None:
 
 
 async def test_a_views_check_option_is_an_error(api: Service) -> None:
-    answer = await api.ask(
+    response = await api.ask(
         'mutation { insertIntocheapCollection(objects: {name: "a", price: "99"}) { affectedCount } }'
     )
-    assert answer.error == 'new row violates check option for view "cheap"'
-    assert answer.errors[0]["extensions"] == {"code": "44000"}
+    assert response.error == 'new row violates check option for view "cheap"'
+    assert response.errors[0]["extensions"] == {"code": "44000"}
     assert await mutate(
         api, 'insertIntocheapCollection(objects: {name: "a", price: "9"}) { affectedCount }'
     ) == {"affectedCount": 1}
-    answer = await api.ask('mutation { updatecheapCollection(set: {price: "10"}) { affectedCount } }')
-    assert answer.errors[0]["extensions"] == {"code": "44000"}
+    response = await api.ask('mutation { updatecheapCollection(set: {price: "10"}) { affectedCount } }')
+    assert response.errors[0]["extensions"] == {"code": "44000"}
 
 
-async def test_a_view_is_changed_by_its_triggers(api: Service) -> None:
+async def test_view_with_triggers_supports_all_mutations(api: Service) -> None:
     assert offered(api, "loud") == {"insert", "update", "delete"}
     made = await mutate(
         api,
@@ -169,11 +167,11 @@ async def test_a_partitioned_table_changes_like_any_other(api: Service) -> None:
         "records": [{"id": 1, "day": "2024-06-06", "owner": {"name": "ann"}}],
     }
     assert api.database.execute("select count(*) from measure_24") == [(2,)]
-    answer = await api.ask(
+    response = await api.ask(
         'mutation { insertIntomeasureCollection(objects: {id: 3, day: "1999-01-01"}) { affectedCount } }'
     )
-    assert answer.error == 'no partition of relation "measure" found for row'
-    assert answer.errors[0]["extensions"] == {"code": "23514"}
+    assert response.error == 'no partition of relation "measure" found for row'
+    assert response.errors[0]["extensions"] == {"code": "23514"}
     gone = await mutate(api, "deleteFrommeasureCollection(atMost: 5) { affectedCount }")
     assert gone == {"affectedCount": 2}
 
@@ -183,15 +181,15 @@ async def test_a_partition_can_be_changed_on_its_own(api: Service) -> None:
         api, 'insertIntomeasure_23Collection(objects: {id: 1, day: "2023-05-05"}) { records { id day } }'
     )
     assert made["records"] == [{"id": 1, "day": "2023-05-05"}]
-    answer = await api.ask(
+    response = await api.ask(
         'mutation { updatemeasure_23Collection(set: {day: "2024-05-05"}) { affectedCount } }'
     )
-    assert answer.errors[0]["extensions"] == {"code": "23514"}
+    assert response.errors[0]["extensions"] == {"code": "23514"}
     assert [row["id"] for row in await api.rows("measure")] == [1]
 
 
-async def test_a_parent_table_changes_the_rows_of_its_heirs(api: Service) -> None:
-    """As UPDATE and DELETE without ONLY do; an insert goes to the table itself."""
+async def test_mutations_of_a_parent_table_include_child_tables(api: Service) -> None:
+    """UPDATE and DELETE without ONLY include child tables."""
     await mutate(api, 'insertIntodogCollection(objects: {name: "rex", breed: "b"}) { affectedCount }')
     await mutate(api, 'insertIntoanimalCollection(objects: {name: "tom"}) { affectedCount }')
     changed = await mutate(
@@ -228,8 +226,8 @@ async def test_a_foreign_table_changes_like_any_other(api: Service, server: Serv
         api, 'updatefar_itemCollection(set: {name: "near"}, filter: {id: {eq: 5}}) { records { id name } }'
     )
     assert changed["records"] == [{"id": 5, "name": "near"}]
-    answer = await api.ask("mutation { updatefar_itemCollection(set: {id: null}) { affectedCount } }")
-    assert answer.errors[0]["extensions"] == {"code": "23502"}
+    response = await api.ask("mutation { updatefar_itemCollection(set: {id: null}) { affectedCount } }")
+    assert response.errors[0]["extensions"] == {"code": "23502"}
     gone = await mutate(api, "deleteFromfar_itemCollection(filter: {id: {eq: 5}}) { affectedCount }")
     assert gone == {"affectedCount": 1}
     # The far side's connection would keep the test's database from being dropped.

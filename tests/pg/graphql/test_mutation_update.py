@@ -1,4 +1,4 @@
-"""Updates over GraphQL: which rows, how many at most, and what the answer shows."""
+"""Updates over GraphQL: rows, limits and returned records."""
 
 from __future__ import annotations
 
@@ -65,30 +65,28 @@ insert into guarded values (1, 'a'), (2, 'b'), (3, 'c');
 
 
 async def update(api: Service, table: str, arguments: str, fields: str = "affectedCount") -> Any:
-    """Update and return the response."""
     return (await api.data(f"mutation {{ r: update{table}Collection({arguments}) {{ {fields} }} }}"))["r"]
 
 
 async def test_the_fields_in_set_are_set_on_every_row_that_matches(api: Service) -> None:
-    """Mutation rule 2: what is not in ``set`` stays, null is NULL."""
-    response = await update(
+    result = await update(
         api,
         "author",
         'set: {note: null, mood: SO_SO, tags: [null, "n"]}, filter: {id: {lte: 2}}, atMost: 2',
         "affectedCount records { id name note mood tags score }",
     )
-    assert response["affectedCount"] == 2
-    assert sorted(response["records"], key=lambda row: row["id"]) == [
+    assert result["affectedCount"] == 2
+    assert sorted(result["records"], key=lambda row: row["id"]) == [
         {"id": 1, "name": "ann", "note": None, "mood": "SO_SO", "tags": [None, "n"], "score": "1.5"},
         {"id": 2, "name": "bob", "note": None, "mood": "SO_SO", "tags": [None, "n"], "score": "2.5"},
     ]
     assert api.database.execute("select note, mood from author where id = 3") == [("z", None)]
 
 
-async def test_at_most_is_one_unless_given(api: Service) -> None:
+async def test_at_most_defaults_to_one(api: Service) -> None:
     assert await update(api, "author", 'set: {note: "n"}, filter: {id: {eq: 1}}') == {"affectedCount": 1}
-    answer = await api.ask('mutation { updateauthorCollection(set: {note: "all"}) { affectedCount } }')
-    assert answer.body == {
+    response = await api.ask('mutation { updateauthorCollection(set: {note: "all"}) { affectedCount } }')
+    assert response.body == {
         "data": None,
         "errors": [
             {
@@ -105,15 +103,15 @@ async def test_at_most_is_one_unless_given(api: Service) -> None:
     "fields", ["affectedCount", "records { id }", "records { book_count }", "__typename"]
 )
 @pytest.mark.parametrize(("at_most", "refused"), [(0, True), (2, True), (3, False), (1_000_000, False)])
-async def test_at_most_counts_whatever_is_asked_for(
+async def test_at_most_applies_to_every_selection(
     api: Service, fields: str, at_most: int, refused: bool
 ) -> None:
     query = f"mutation($n: Int!) {{ updateauthorCollection(set: {{flag: true}}, atMost: $n) {{ {fields} }} }}"
-    answer = await api.ask(query, {"n": at_most})
-    assert len(answer.messages) == 1
-    assert ("errors" in answer.body) is refused
+    response = await api.ask(query, {"n": at_most})
+    assert len(response.messages) == 1
+    assert ("errors" in response.body) is refused
     if refused:
-        assert answer.error == "update impacts too many records"
+        assert response.error == "update impacts too many records"
     assert api.database.execute("select count(*) from author where flag") == [(1 if refused else 3,)]
 
 
@@ -127,22 +125,19 @@ async def test_at_most_counts_whatever_is_asked_for(
         ("atMost: 4294967296", "Int cannot represent"),
     ],
 )
-async def test_at_most_must_be_a_number_that_is_not_negative(
-    api: Service, argument: str, message: str
-) -> None:
-    """A wrong type never silently means 1 (defect 1.7 #5)."""
-    answer = await api.ask(
+async def test_at_most_must_be_a_non_negative_integer(api: Service, argument: str, message: str) -> None:
+    response = await api.ask(
         f'mutation {{ updateauthorCollection(set: {{note: "n"}}, {argument}) {{ affectedCount }} }}'
     )
-    assert message in answer.error
-    assert answer.messages == ()
+    assert message in response.error
+    assert response.messages == ()
 
 
 async def test_matching_nothing_is_no_error(api: Service) -> None:
-    response = await update(
+    result = await update(
         api, "author", 'set: {note: "n"}, filter: {id: {eq: 99}}', "affectedCount records { id }"
     )
-    assert response == {"affectedCount": 0, "records": []}
+    assert result == {"affectedCount": 0, "records": []}
     assert await update(api, "author", 'set: {note: "n"}, filter: {id: {eq: 1}}, atMost: 1') == {
         "affectedCount": 1
     }
@@ -154,8 +149,8 @@ async def test_at_least_one_member_is_needed_in_set(api: Service, written: str) 
     query = (
         f"{head} {{ updateauthorCollection(set: {written}, filter: {{id: {{eq: 1}}}}) {{ affectedCount }} }}"
     )
-    answer = await api.ask(query, {"s": {}} if written == "$s" else None)
-    assert answer.error == "At least one mapping must be provided to set argument"
+    response = await api.ask(query, {"s": {}} if written == "$s" else None)
+    assert response.error == "At least one mapping must be provided to set argument"
     query = "mutation($n: String) { updateauthorCollection(set: {note: $n}) { affectedCount } }"
     assert (await api.ask(query)).error == "At least one mapping must be provided to set argument"
 
@@ -212,19 +207,18 @@ async def test_an_absent_variable_leaves_the_column_and_a_null_one_clears_it(api
     ],
 )
 async def test_filters_choose_rows_by_every_operator(api: Service, condition: str, ids: list[int]) -> None:
-    """A null operand meets nothing, so that it never widens an update."""
-    response = await update(
+    result = await update(
         api,
         "author",
         f'set: {{note: "hit"}}, filter: {{{condition}}}, atMost: 9',
         "affectedCount records { id }",
     )
-    assert (response["affectedCount"], sorted(row["id"] for row in response["records"])) == (len(ids), ids)
+    assert (result["affectedCount"], sorted(row["id"] for row in result["records"])) == (len(ids), ids)
     assert api.database.execute("select id from author where note = 'hit' order by id") == [(i,) for i in ids]
 
 
 @pytest.mark.parametrize("given", [{"f": None}, {"f": {}}])
-async def test_a_filter_that_demands_nothing_still_counts(api: Service, given: dict[str, Any]) -> None:
+async def test_empty_filter_is_limited_by_at_most(api: Service, given: dict[str, Any]) -> None:
     query = (
         'mutation($f: authorFilter) { updateauthorCollection(set: {note: "n"}, filter: $f) { '
         "affectedCount } }"
@@ -234,24 +228,23 @@ async def test_a_filter_that_demands_nothing_still_counts(api: Service, given: d
 
 async def test_rows_are_chosen_by_node_id(api: Service) -> None:
     rows = await api.rows("pair", "nodeId a b")
-    response = await update(
+    result = await update(
         api,
         "pair",
         f'set: {{v: 7}}, filter: {{nodeId: {{eq: "{rows[1]["nodeId"]}"}}}}',
         "records { nodeId a b v }",
     )
-    assert response["records"] == [{**rows[1], "v": 7}]
+    assert result["records"] == [{**rows[1], "v": 7}]
     other = base64.b64encode(json.dumps(["public", "author", 1]).encode()).decode()
-    answer = await api.ask(
+    response = await api.ask(
         f'mutation {{ updatepairCollection(set: {{v: 1}}, filter: {{nodeId: {{eq: "{other}"}}}}) {{ '
         "affectedCount } }"
     )
-    assert answer.error == "nodeId belongs to a different collection"
+    assert response.error == "nodeId belongs to a different collection"
 
 
 async def test_records_show_relationships_and_computed_fields_after_the_update(api: Service) -> None:
-    """Relationships, aggregates and functions see the change (defect 1.7 #6), also of a changed key."""
-    response = await update(
+    result = await update(
         api,
         "book",
         "set: {author_id: 2}, filter: {id: {in: [1, 2]}}, atMost: 2",
@@ -262,40 +255,40 @@ async def test_records_show_relationships_and_computed_fields_after_the_update(a
         "book_count": "3",
         "bookCollection": {"totalCount": 3, "aggregate": {"sum": {"pages": "60"}}},
     }
-    assert sorted(row["id"] for row in response["records"]) == [1, 2]
-    assert [row["author"] for row in response["records"]] == [bob, bob]
-    response = await update(
+    assert sorted(row["id"] for row in result["records"]) == [1, 2]
+    assert [row["author"] for row in result["records"]] == [bob, bob]
+    result = await update(
         api,
         "author",
         "set: {id: 50}, filter: {id: {eq: 2}}",
         "records { id book_count bookCollection { edges { node { author_id } } } }",
     )
-    assert response["records"] == [
+    assert result["records"] == [
         {"id": 50, "book_count": "3", "bookCollection": {"edges": [{"node": {"author_id": 50}}] * 3}}
     ]
 
 
 async def test_stable_and_volatile_computed_fields_see_the_update(api: Service) -> None:
-    response = await update(
+    result = await update(
         api,
         "author",
         "set: {mood: sad}, atMost: 3",
         "affectedCount records { shout sad_stable sad_volatile }",
     )
-    assert [(row["sad_stable"], row["sad_volatile"]) for row in response["records"]] == [("3", "3")] * 3
+    assert [(row["sad_stable"], row["sad_volatile"]) for row in result["records"]] == [("3", "3")] * 3
 
 
 async def test_generated_columns_follow_the_update(api: Service) -> None:
-    response = await update(
+    result = await update(
         api, "author", 'set: {name: "zoe"}, filter: {name: {eq: "ann"}}', "records { name shout }"
     )
-    assert response["records"] == [{"name": "zoe", "shout": "ZOE"}]
-    answer = await api.ask('mutation { updateauthorCollection(set: {shout: "X"}) { affectedCount } }')
-    assert "shout" in answer.error
+    assert result["records"] == [{"name": "zoe", "shout": "ZOE"}]
+    response = await api.ask('mutation { updateauthorCollection(set: {shout: "X"}) { affectedCount } }')
+    assert "shout" in response.error
 
 
 @pytest.mark.parametrize("written", ['{name: "123456789"}', "$s", "{name: $n}"])
-async def test_texts_longer_than_their_column_are_refused(api: Service, written: str) -> None:
+async def test_texts_longer_than_their_column_are_rejected(api: Service, written: str) -> None:
     head = {"$s": "mutation($s: authorUpdateInput!)", "{name: $n}": "mutation($n: String)"}.get(
         written, "mutation"
     )
@@ -304,34 +297,31 @@ async def test_texts_longer_than_their_column_are_refused(api: Service, written:
         "{name: $n}": {"n": "123456789"},
     }
     query = f"{head} {{ updateauthorCollection(set: {written}) {{ affectedCount }} }}"
-    answer = await api.ask(query, given.get(written))
-    assert answer.error == "Invalid input for String type. Maximum character length 8"
-    assert answer.errors[0]["path"] == ["updateauthorCollection"]
-    assert answer.messages == ()
+    response = await api.ask(query, given.get(written))
+    assert response.error == "Invalid input for String type. Maximum character length 8"
+    assert response.errors[0]["path"] == ["updateauthorCollection"]
+    assert response.messages == ()
 
 
 async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
-    """Rows that a trigger keeps as they were do not count, neither for the answer nor for ``atMost``."""
-    response = await update(api, "guarded", 'set: {word: "skip"}', "affectedCount records { id }")
-    assert response == {"affectedCount": 0, "records": []}
-    response = await update(api, "guarded", 'set: {word: "w"}, filter: {id: {eq: 2}}', "records { id word }")
-    assert response["records"] == [{"id": 2, "word": "w!"}]
-    response = await update(
-        api, "guarded", 'set: {word: "move"}, filter: {id: {eq: 3}}', "records { id word }"
-    )
-    assert response["records"] == [{"id": 103, "word": "move!"}]
+    result = await update(api, "guarded", 'set: {word: "skip"}', "affectedCount records { id }")
+    assert result == {"affectedCount": 0, "records": []}
+    result = await update(api, "guarded", 'set: {word: "w"}, filter: {id: {eq: 2}}', "records { id word }")
+    assert result["records"] == [{"id": 2, "word": "w!"}]
+    result = await update(api, "guarded", 'set: {word: "move"}, filter: {id: {eq: 3}}', "records { id word }")
+    assert result["records"] == [{"id": 103, "word": "move!"}]
 
 
 @pytest.mark.parametrize(
     "fields", ["affectedCount records { id }", "affectedCount", "records { id book_count }"]
 )
 async def test_an_update_is_one_message(api: Service, fields: str) -> None:
-    answer = await api.ask(
+    response = await api.ask(
         f"mutation {{ updateauthorCollection(set: {{flag: true}}, atMost: 5) {{ {fields} }} }}"
     )
-    assert "errors" not in answer.body
-    assert len(answer.messages) == 1
-    assert len(answer.statements) == (2 if "book" in fields else 1)
+    assert "errors" not in response.body
+    assert len(response.messages) == 1
+    assert len(response.statements) == (2 if "book" in fields else 1)
 
 
 async def test_updates_run_in_order(api: Service) -> None:

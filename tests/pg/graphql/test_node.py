@@ -71,15 +71,15 @@ def node_id(*values: object) -> str:
     ],
 )
 async def test_a_key_value_of_another_type_leaves_the_siblings(api: Service, bad: str) -> None:
-    """It is seen before PostgreSQL sees it, for which one bad value fails all of the query."""
+    """PostgreSQL would fail the whole query for one invalid value."""
     query = "query($id: ID!) { a: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId } }"
     good = node_id("public", "account", 2)
     for _ in range(2):
         assert (await api.data(query, {"id": good})) == {"a": {"id": 1}, "node": {"nodeId": good}}
-        answer = await api.ask(query, {"id": bad})
-        assert answer.body["data"] == {"a": {"id": 1}, "node": None}
-        assert answer.error == "Invalid value passed to nodeId argument. Error 6"
-        assert answer.errors[0]["path"] == ["node"]
+        response = await api.ask(query, {"id": bad})
+        assert response.body["data"] == {"a": {"id": 1}, "node": None}
+        assert response.error == "Invalid value passed to nodeId argument. Error 6"
+        assert response.errors[0]["path"] == ["node"]
 
 
 async def test_a_node_id_has_the_references_form(api: Service) -> None:
@@ -92,7 +92,6 @@ async def test_a_node_id_has_the_references_form(api: Service) -> None:
 
 
 async def test_node_finds_every_row_by_its_id(api: Service) -> None:
-    """``node`` gives back what a collection gave, for each kind of key."""
     for base in ("account", "orders", "keyed_by_date", "odd", "small_keys"):
         for row in await api.rows(base, "nodeId __typename"):
             data = await api.data(
@@ -126,9 +125,9 @@ async def test_inline_fragments_select_per_type(api: Service) -> None:
         ("other", "account", 1),
     ],
 )
-async def test_what_is_absent_or_not_for_the_role_is_null(api: Service, key: tuple[object, ...]) -> None:
-    answer = await api.ask("query($id: ID!) { node(nodeId: $id) { nodeId } }", {"id": node_id(*key)})
-    assert answer.data == {"node": None}
+async def test_absent_and_hidden_rows_are_null(api: Service, key: tuple[object, ...]) -> None:
+    response = await api.ask("query($id: ID!) { node(nodeId: $id) { nodeId } }", {"id": node_id(*key)})
+    assert response.data == {"node": None}
 
 
 @pytest.mark.parametrize(
@@ -147,28 +146,27 @@ async def test_what_is_absent_or_not_for_the_role_is_null(api: Service, key: tup
         (node_id("public", "orders", 1), 5),
     ],
 )
-async def test_an_invalid_node_id_is_refused(api: Service, text: str, number: int) -> None:
+async def test_an_invalid_node_id_is_rejected(api: Service, text: str, number: int) -> None:
     query = "query($id: ID!) { node(nodeId: $id) { nodeId } }"
-    for answer in (
+    for response in (
         await api.ask(query, {"id": text}),
         await api.ask(f'{{ node(nodeId: "{text}") {{ nodeId }} }}'),
     ):
-        assert answer.error == f"Invalid value passed to nodeId argument. Error {number}"
-        assert answer.errors[0]["path"] == ["node"]
-        assert answer.body["data"] is None
+        assert response.error == f"Invalid value passed to nodeId argument. Error {number}"
+        assert response.errors[0]["path"] == ["node"]
+        assert response.body["data"] is None
 
 
 @pytest.mark.parametrize("key", ["x", 1.5, 10**30, True, [1], {"a": 1}, "1; drop table account"])
-async def test_a_key_of_a_wrong_type_is_no_row(api: Service, key: object) -> None:
-    answer = await api.ask(
+async def test_key_of_a_wrong_type_is_an_error(api: Service, key: object) -> None:
+    response = await api.ask(
         "query($id: ID!) { node(nodeId: $id) { nodeId } }", {"id": node_id("public", "account", key)}
     )
-    assert answer.body["data"] is None
-    assert answer.errors
+    assert response.body["data"] is None
+    assert response.errors
 
 
 async def test_by_pk_finds_the_row_or_null(api: Service) -> None:
-    """Query fields: ``<table>ByPk`` gives the row, or null if no record exists."""
     data = await api.data("{ a: accountByPk(id: 1) { email } b: accountByPk(id: 99) { email } }")
     assert data == {"a": {"email": "a@example.org"}, "b": None}
     query = "query($o: Int!, $p: Int!) { ordersByPk(order: $o, product: $p) { note } }"
@@ -177,7 +175,6 @@ async def test_by_pk_finds_the_row_or_null(api: Service) -> None:
 
 
 async def test_every_key_type_of_the_reference_has_by_pk(api: Service) -> None:
-    """The types are int2, int4, int8, text, varchar, bpchar, uuid; an argument is as its column."""
     fields = api.entries()
     arguments = fields["small_keysByPk"].args
     assert {name: str(argument.type) for name, argument in arguments.items()} == {
@@ -200,10 +197,10 @@ async def test_every_key_type_of_the_reference_has_by_pk(api: Service) -> None:
     [("", "product, order"), ("(product: 7)", "order"), ("(order: 1)", "product")],
 )
 async def test_missing_key_columns_are_named(api: Service, arguments: str, missing: str) -> None:
-    answer = await api.ask(f"{{ rows: ordersByPk{arguments} {{ note }} }}")
-    assert answer.error == f"Missing primary key column(s): {missing}"
-    assert answer.body["data"] is None
-    assert answer.errors[0]["path"] == ["rows"]
+    response = await api.ask(f"{{ rows: ordersByPk{arguments} {{ note }} }}")
+    assert response.error == f"Missing primary key column(s): {missing}"
+    assert response.body["data"] is None
+    assert response.errors[0]["path"] == ["rows"]
 
 
 @pytest.mark.parametrize(
@@ -215,13 +212,13 @@ async def test_missing_key_columns_are_named(api: Service, arguments: str, missi
         ('accountByPk(email: "x")', "Unknown argument 'email'"),
     ],
 )
-async def test_keys_of_a_wrong_form_are_refused(api: Service, field: str, message: str) -> None:
-    answer = await api.ask(f"{{ {field} {{ id }} }}")
-    assert message in answer.error
-    assert answer.messages == ()
+async def test_malformed_keys_are_rejected(api: Service, field: str, message: str) -> None:
+    response = await api.ask(f"{{ {field} {{ id }} }}")
+    assert message in response.error
+    assert response.messages == ()
 
 
-async def test_a_declared_key_that_is_not_unique_gives_one_row(api: Service) -> None:
+async def test_declared_key_that_is_not_unique_returns_one_row(api: Service) -> None:
     assert (await api.data("{ seenByPk(id: 1) { id } }"))["seenByPk"] == {"id": 1}
     data = await api.data(
         "query($id: ID!) { node(nodeId: $id) { nodeId } }", {"id": node_id("public", "seen", 1)}
@@ -229,8 +226,7 @@ async def test_a_declared_key_that_is_not_unique_gives_one_row(api: Service) -> 
     assert data["node"] is not None
 
 
-async def test_without_the_whole_key_there_is_no_node_id(api: Service) -> None:
-    """A role that reads a part of the key can't identify rows: no ``nodeId``, no ``ByPk``."""
+async def test_partly_readable_key_has_no_node_id(api: Service) -> None:
     schema = api.schema("reader")
     assert set(schema.object_type("orders").fields) == {"product", "note"}
     assert schema.object_type("orders").interfaces == ()

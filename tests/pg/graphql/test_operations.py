@@ -24,37 +24,36 @@ grant select on all tables in schema public to anon;
 """
 
 
-async def test_all_root_fields_are_answered_by_one_message(service: Service) -> None:
-    answer = await service.ask(
+async def test_all_root_fields_share_one_message(service: Service) -> None:
+    response = await service.ask(
         """{ a: blogCollection { edges { node { name
                 postCollection { edges { node { title blog { name } } } } } } }
             b: blogByPk(id: 2) { name } c: postCollection(last: 1) { edges { node { id } } }
             node(nodeId: "WyJwdWJsaWMiLCAiYmxvZyIsIDFd") { nodeId } heartbeat __typename }"""
     )
-    assert len(answer.messages) == 1
-    assert len(answer.statements) == 1
-    assert list(answer.data) == ["a", "b", "c", "node", "heartbeat", "__typename"]
-    assert answer.data["b"] == {"name": "B"}
-    assert answer.data["__typename"] == "Query"
+    assert len(response.messages) == 1
+    assert len(response.statements) == 1
+    assert list(response.data) == ["a", "b", "c", "node", "heartbeat", "__typename"]
+    assert response.data["b"] == {"name": "B"}
+    assert response.data["__typename"] == "Query"
 
 
-async def test_nothing_is_sent_for_what_the_daemon_knows(service: Service) -> None:
-    answer = await service.ask("query Ping { __typename again: __typename }")
-    assert answer.data == {"__typename": "Query", "again": "Query"}
-    assert answer.messages == ()
+async def test_typename_alone_needs_no_query(service: Service) -> None:
+    response = await service.ask("query Ping { __typename again: __typename }")
+    assert response.data == {"__typename": "Query", "again": "Query"}
+    assert response.messages == ()
 
 
-async def test_members_come_in_the_order_of_the_query(service: Service) -> None:
+async def test_members_are_in_the_order_of_the_query(service: Service) -> None:
     query = """{ z: heartbeat blogByPk(id: 1) { owner ...f id nodeId again: name } a: __typename }
         fragment f on blog { __typename name }"""
     text = (await service.ask(query)).text
     order = ('"z"', '"blogByPk"', '"owner"', '"__typename"', '"name"', '"id"', '"nodeId"', '"again"', '"a"')
-    places = [text.index(name) for name in order]
-    assert places == sorted(places)
+    positions = [text.index(name) for name in order]
+    assert positions == sorted(positions)
 
 
 async def test_typename_is_on_every_object(service: Service) -> None:
-    """Clients: ``__typename`` on connections, edges, ``pageInfo`` and rows, also under an alias."""
     data = await service.data(
         """{ __typename blogCollection(first: 1) { __typename pageInfo { __typename t: __typename }
             edges { __typename node { __typename postCollection(first: 1) { __typename edges { node {
@@ -111,10 +110,10 @@ async def test_fields_of_one_name_merge(service: Service) -> None:
         "query($a: Int!, $b: Int!) { x: blogByPk(id: $a) { id } x: blogByPk(id: $b) { id } }",
     ],
 )
-async def test_fields_that_cannot_merge_are_refused(service: Service, query: str) -> None:
-    answer = await service.ask(query, {"a": 1, "b": 1} if "$" in query else None)
-    assert answer.error.startswith("Fields 'x' conflict because")
-    assert answer.messages == ()
+async def test_fields_that_cannot_merge_are_rejected(service: Service, query: str) -> None:
+    response = await service.ask(query, {"a": 1, "b": 1} if "$" in query else None)
+    assert response.error.startswith("Fields 'x' conflict because")
+    assert response.messages == ()
 
 
 async def test_fragments_nest_and_repeat(service: Service) -> None:
@@ -174,13 +173,12 @@ async def test_a_row_of_nothing_is_an_empty_object(service: Service) -> None:
 
 
 async def test_a_null_variable_does_not_decide_a_directive(service: Service) -> None:
-    """``if`` is not nullable, whatever the variable's default is."""
     query = "query($x: Boolean = true) { __typename @include(if: $x) }"
     assert (await service.data(query)) == {"__typename": "Query"}
-    answer = await service.ask(query, {"x": None}, check=False)
-    assert answer.error == "Variable '$x' must not be null where a value of type 'Boolean!' is expected."
-    assert answer.errors[0]["locations"] == [{"line": 1, "column": 53}]
-    assert answer.body["data"] is None
+    response = await service.ask(query, {"x": None}, check=False)
+    assert response.error == "Variable '$x' must not be null where a value of type 'Boolean!' is expected."
+    assert response.errors[0]["locations"] == [{"line": 1, "column": 53}]
+    assert response.body["data"] is None
 
 
 async def test_variables_have_defaults(service: Service) -> None:
@@ -224,9 +222,9 @@ async def test_one_document_serves_every_shape_of_its_filter(service: Service) -
     statements: dict[str, Statement] = {}
     for _ in range(2):
         for name, (value, expected) in shapes.items():
-            answer = await service.ask(query, {"f": value})
-            assert [row["id"] for row in nodes(answer.data["blogCollection"])] == expected, name
-            bound = answer.messages[0].statements[0]
+            response = await service.ask(query, {"f": value})
+            assert [row["id"] for row in nodes(response.data["blogCollection"])] == expected, name
+            bound = response.messages[0].statements[0]
             assert statements.setdefault(name, bound.statement) is bound.statement, "compiled once per shape"
     same = (await service.ask(query, {"f": {"name": {"eq": "C"}}})).messages[0].statements[0]
     assert same.statement is statements["equal"]
@@ -251,15 +249,15 @@ async def test_one_document_serves_every_shape_of_its_filter(service: Service) -
         ),
     ],
 )
-async def test_variables_of_a_wrong_type_are_refused(
+async def test_variables_of_a_wrong_type_are_rejected(
     service: Service, variables: dict[str, Any], message: str
 ) -> None:
     query = """query($id: Int!, $f: blogFilter) {
         blogByPk(id: $id) { id } blogCollection(filter: $f) { __typename } }"""
-    answer = await service.ask(query, variables)
-    assert message in answer.error.replace('"', "'")
-    assert answer.messages == ()
-    assert "data" not in answer.body
+    response = await service.ask(query, variables)
+    assert message in response.error.replace('"', "'")
+    assert response.messages == ()
+    assert "data" not in response.body
 
 
 async def test_variables_that_the_operation_does_not_know_are_ignored(service: Service) -> None:
@@ -268,7 +266,7 @@ async def test_variables_that_the_operation_does_not_know_are_ignored(service: S
     ]
 
 
-async def test_a_variable_may_stand_anywhere_in_a_list(service: Service) -> None:
+async def test_variables_may_be_anywhere_in_a_list(service: Service) -> None:
     query = """query($a: Int!, $b: [Int!]) {
         a: blogCollection(filter: {id: {in: [1, $a]}}) { edges { node { id } } }
         b: blogCollection(filter: {id: {in: $b}}) { edges { node { id } } } }"""
@@ -285,7 +283,6 @@ SEVERAL = "query one { blogByPk(id: 1) { id } } query two($x: Int!) { blogByPk(i
 
 
 async def test_operation_name_chooses(service: Service) -> None:
-    """``operationName`` chooses; each operation needs its own variables alone."""
     assert (await service.data(SEVERAL, operation="one")) == {"blogByPk": {"id": 1}}
     assert (await service.data(SEVERAL, {"x": 2}, operation="two")) == {"blogByPk": {"name": "B"}}
     assert (await service.data("query one { __typename }", operation="one")) == {"__typename": "Query"}
@@ -322,17 +319,17 @@ async def test_operation_name_chooses(service: Service) -> None:
         ("{ __typename @include }", None, "of type 'Boolean!' is required"),
     ],
 )
-async def test_documents_that_make_no_sense_are_refused(
+async def test_invalid_documents_are_rejected(
     service: Service, query: str, operation: str | None, message: str
 ) -> None:
-    answer = await service.ask(query, operation=operation)
-    assert any(message in error["message"] for error in answer.errors), answer.errors
-    assert "data" not in answer.body
-    assert answer.messages == ()
+    response = await service.ask(query, operation=operation)
+    assert any(message in error["message"] for error in response.errors), response.errors
+    assert "data" not in response.body
+    assert response.messages == ()
 
 
 async def test_a_row_of_a_hundred_columns_is_one_object(service: Service) -> None:
-    """PostgreSQL's functions take 100 arguments; wide rows nest all the same, in one order."""
+    """PostgreSQL functions accept at most 100 arguments."""
     names = [f"c{number}" for number in range(1, 121)]
     fields = f"{' '.join(names)} nodeId"
     query = (
@@ -345,16 +342,15 @@ async def test_a_row_of_a_hundred_columns_is_one_object(service: Service) -> Non
 
 
 async def test_with_and_without_prepared_statements(either: Service) -> None:
-    """``db-prepared-statements = no`` gives the same answers, by one message each."""
     query = "query($v: String) { blogCollection(filter: {name: {neq: $v}}) { edges { node { name } } } }"
     for value in ("A", "it's", "%s", "$1", "\\", '"', "😀"):
-        answer = await either.ask(query, {"v": value})
-        assert len(answer.messages) == 1
+        response = await either.ask(query, {"v": value})
+        assert len(response.messages) == 1
         expected = [{"name": other} for other in "ABC" if other != value]
-        assert nodes(answer.data["blogCollection"]) == expected
+        assert nodes(response.data["blogCollection"]) == expected
 
 
-async def test_the_daemon_forgets_old_documents_but_answers_them_again(service: Service) -> None:
+async def test_evicted_documents_are_compiled_again(service: Service) -> None:
     query = "query($f: blogFilter) { blogCollection(filter: $f) { edges { node { id } } } }"
     for size in (*range(1, 80), 1, 2):
         value = {"or": [{"id": {"eq": number}} for number in range(size)]}

@@ -42,7 +42,7 @@ grant select on all tables in schema public to anon;
         ("[{a: AscNullsLast}, {a: DescNullsLast}, {id: DescNullsLast}]", [3, 5, 1, 4, 2]),
     ],
 )
-async def test_rows_come_in_the_order_asked_for(service: Service, order: str, expected: list[int]) -> None:
+async def test_rows_are_in_the_requested_order(service: Service, order: str, expected: list[int]) -> None:
     assert await service.ids("item", f"orderBy: {order}") == expected
 
 
@@ -74,18 +74,16 @@ async def test_the_default_order_is_the_key_in_its_own_order_of_columns(service:
     "order", ["[{a: AscNullsLast, b: AscNullsLast}]", "{id: DescNullsLast, a: AscNullsFirst}"]
 )
 async def test_an_element_with_several_keys_is_invalid(service: Service, order: str) -> None:
-    """Ordering 2."""
-    answer = await service.ask(f"{{ rows: itemCollection(orderBy: {order}) {{ __typename }} }}")
-    assert "must have one column, but has 2" in answer.error
-    assert answer.errors[0]["path"] == ["rows"]
-    assert answer.body["data"] is None
+    response = await service.ask(f"{{ rows: itemCollection(orderBy: {order}) {{ __typename }} }}")
+    assert "must have one column, but has 2" in response.error
+    assert response.errors[0]["path"] == ["rows"]
+    assert response.body["data"] is None
     query = "query($o: [itemOrderBy!]) { itemCollection(orderBy: $o) { __typename } }"
-    answer = await service.ask(query, {"o": {"id": "AscNullsLast", "a": "AscNullsLast"}})
-    assert "must have one column, but has 2: id, a" in answer.error
+    response = await service.ask(query, {"o": {"id": "AscNullsLast", "a": "AscNullsLast"}})
+    assert "must have one column, but has 2: id, a" in response.error
 
 
 async def test_arrays_and_json_have_no_order(service: Service) -> None:
-    """OrderBy excludes arrays, JSON and composites."""
     assert set(service.schema().object_type("itemOrderBy").fields) == {
         *("id", "a", "b", "size", "sized", "r", "n", "at", "u", "f")
     }
@@ -101,7 +99,7 @@ async def test_arrays_and_json_have_no_order(service: Service) -> None:
         ("[null]", "Expected value of non-null type"),
     ],
 )
-async def test_orders_of_a_wrong_form_are_refused(service: Service, order: str, message: str) -> None:
-    answer = await service.ask(f"{{ itemCollection(orderBy: {order}) {{ __typename }} }}")
-    assert message in answer.error
-    assert answer.messages == ()
+async def test_malformed_orders_are_rejected(service: Service, order: str, message: str) -> None:
+    response = await service.ask(f"{{ itemCollection(orderBy: {order}) {{ __typename }} }}")
+    assert message in response.error
+    assert response.messages == ()

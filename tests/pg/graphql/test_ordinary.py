@@ -1,4 +1,4 @@
-"""What the pages of ordinary applications ask for, served with the limits as they are by default."""
+"""Queries of ordinary applications are within the default limits."""
 
 from __future__ import annotations
 
@@ -39,26 +39,25 @@ DEFAULTS = {item.name: item.default for item in fields(Project) if item.name.sta
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve tables that PostgreSQL has no estimates of, so that only page sizes are known."""
+    """Serve tables without estimates, so that only page sizes are known."""
     with serving(reactor, server.create_database(SCHEMA), **DEFAULTS) as service:
         yield service
 
 
-def test_the_defaults_are_written_twice_alike() -> None:
+def test_default_limits_match_the_settings() -> None:
     limits = Limits()
     assert list(DEFAULTS.values()) == [limits.depth, limits.aliases, limits.tokens, limits.cost]
 
 
 def collections(*tables: str) -> str:
-    """Write collections nested in each other."""
     inner = collections(*tables[1:]) if tables[1:] else ""
     return f"{tables[0]}Collection {{ edges {{ node {{ id {inner} }} }} }}"
 
 
 @pytest.mark.parametrize("tables", [LEVELS, ("shop", "sale")], ids=["four", "two of 1,000 rows"])
 async def test_collections_nested_in_pages_of_the_usual_size(api: Service, tables: tuple[str, ...]) -> None:
-    answer = await api.data(f"{{ {collections(*tables)} }}")
-    assert answer[f"{tables[0]}Collection"]["edges"]
+    data = await api.data(f"{{ {collections(*tables)} }}")
+    assert data[f"{tables[0]}Collection"]["edges"]
 
 
 async def test_many_rows_written_into_the_document(api: Service) -> None:
@@ -67,15 +66,15 @@ async def test_many_rows_written_into_the_document(api: Service) -> None:
             f'{{id: {count + n}, name: "name {n}", email: "mail {n}", born: "2000-01-01"}}'
             for n in range(count)
         )
-        answer = await api.data(
+        data = await api.data(
             f"mutation {{ insertIntopersonCollection(objects: [{rows}]) {{ affectedCount }} }}"
         )
-        assert answer["insertIntopersonCollection"]["affectedCount"] == count
+        assert data["insertIntopersonCollection"]["affectedCount"] == count
 
 
 async def test_many_aliases(api: Service) -> None:
-    answer = await api.data(f"{{ {' '.join(f'a{n}: personByPk(id: {n}) {{ name }}' for n in range(101))} }}")
-    assert len(answer) == 101
+    data = await api.data(f"{{ {' '.join(f'a{n}: personByPk(id: {n}) {{ name }}' for n in range(101))} }}")
+    assert len(data) == 101
 
 
 @pytest.mark.parametrize("depth", [21, 50])

@@ -38,7 +38,7 @@ PAGE = "pageInfo { startCursor endCursor hasNextPage hasPreviousPage }"
 async def page(
     service: Service, base: str, arguments: str, fields: str = "id"
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return a page's nodes (their one field), and its ``pageInfo``."""
+    """Return the nodes of a page (their one field) and its ``pageInfo``."""
     arguments = f"({arguments})" if arguments else ""
     query = f"{{ {base}Collection{arguments} {{ edges {{ cursor node {{ {fields} }} }} {PAGE} }} }}"
     found = (await service.data(query))[f"{base}Collection"]
@@ -53,8 +53,7 @@ def quoted(text: str | None) -> str:
     return json.dumps(text)
 
 
-async def test_the_first_page_takes_a_null_or_absent_after(service: Service) -> None:
-    """Pagination 1; the default order is the primary key ascending (Ordering 1)."""
+async def test_first_page_accepts_null_or_absent_after(service: Service) -> None:
     first, info = await page(service, "small", "first: 3")
     again, _ = await page(service, "small", "first: 3, after: null, last: null, before: null, offset: null")
     assert first == again == [1, 2, 3]
@@ -62,7 +61,6 @@ async def test_the_first_page_takes_a_null_or_absent_after(service: Service) -> 
 
 
 async def test_end_cursor_leads_through_the_collection(service: Service) -> None:
-    """Pagination 1 and 3: ``hasNextPage`` is false on the last page alone."""
     seen: list[int] = []
     flags: list[bool] = []
     cursor = None
@@ -76,7 +74,6 @@ async def test_end_cursor_leads_through_the_collection(service: Service) -> None
 
 
 async def test_start_cursor_leads_backward(service: Service) -> None:
-    """Pagination 2: ``last`` and ``before`` keep the order; ``hasPreviousPage`` tells if more is left."""
     pages: list[list[int]] = []
     cursor, more = None, True
     while more and len(pages) < 9:
@@ -88,7 +85,6 @@ async def test_start_cursor_leads_backward(service: Service) -> None:
 
 
 async def test_offset_skips(service: Service) -> None:
-    """Pagination 4: like SQL's limit and offset, also from a cursor on."""
     assert (await page(service, "small", "first: 2, offset: 3"))[0] == [4, 5]
     assert (await page(service, "small", "offset: 8"))[0] == [9, 10]
     ids, info = await page(service, "small", "first: 2, offset: 8")
@@ -123,15 +119,13 @@ async def test_offset_skips(service: Service) -> None:
         ('before: "W10="', "orderBy clause incompatible with pagination cursor"),
     ],
 )
-async def test_arguments_that_make_no_page_are_refused(
-    service: Service, arguments: str, message: str
-) -> None:
-    answer = await service.ask(f"{{ rows: smallCollection({arguments}) {{ edges {{ cursor }} }} }}")
-    assert answer.error == message
-    assert answer.errors[0]["path"] == ["rows"]
-    assert answer.errors[0]["locations"]
-    assert answer.body["data"] is None
-    assert answer.messages == ()
+async def test_invalid_page_arguments_are_rejected(service: Service, arguments: str, message: str) -> None:
+    response = await service.ask(f"{{ rows: smallCollection({arguments}) {{ edges {{ cursor }} }} }}")
+    assert response.error == message
+    assert response.errors[0]["path"] == ["rows"]
+    assert response.errors[0]["locations"]
+    assert response.body["data"] is None
+    assert response.messages == ()
 
 
 @pytest.mark.parametrize(
@@ -143,20 +137,19 @@ async def test_arguments_that_make_no_page_are_refused(
         ("after", "Cursor", "W10=", "orderBy clause incompatible with pagination cursor"),
     ],
 )
-async def test_variables_are_held_to_the_same_rules(
+async def test_variables_are_validated_like_literals(
     service: Service, name: str, kind: str, value: object, message: str
 ) -> None:
     query = f"query($v: {kind}) {{ rows: smallCollection({name}: $v) {{ edges {{ cursor }} }} }}"
     good = {"first": 1, "offset": 1, "after": "WzFd"}[name]
     await service.data(query, {"v": good})
-    answer = await service.ask(query, {"v": value})
-    assert answer.error == message
-    assert answer.errors[0]["path"] == ["rows"]
+    response = await service.ask(query, {"v": value})
+    assert response.error == message
+    assert response.errors[0]["path"] == ["rows"]
     assert (await service.data(query, {"v": good}))["rows"]["edges"]
 
 
 async def test_a_page_is_cut_to_max_rows(service: Service) -> None:
-    """No error, 30 by default, a table's own directive first."""
     for arguments in ("", "first: 100", "first: 2147483647", "after: null"):
         ids, info = await page(service, "small", arguments)
         assert ids == [1, 2, 3, 4]
@@ -168,7 +161,6 @@ async def test_a_page_is_cut_to_max_rows(service: Service) -> None:
 
 
 async def test_an_empty_page(service: Service) -> None:
-    """``first: 0`` and an empty table have no cursors; what is beyond is told all the same."""
     ids, info = await page(service, "small", "first: 0")
     assert ids == []
     assert info == {"startCursor": None, "endCursor": None, "hasNextPage": True, "hasPreviousPage": False}
@@ -190,7 +182,6 @@ async def test_page_info_does_not_need_the_rows(service: Service) -> None:
 
 
 async def test_a_cursor_is_the_ordering_values_with_the_key(service: Service) -> None:
-    """Base64 of a JSON array, so that clients' stored cursors stay valid."""
     query = """{ pairCollection(first: 1, orderBy: [{z: DescNullsLast}]) { edges { cursor } } }"""
     [edge] = (await service.data(query))["pairCollection"]["edges"]
     assert json.loads(base64.b64decode(edge["cursor"])) == [1, "a", 1]
@@ -224,17 +215,16 @@ async def test_a_cursor_of_a_row_that_is_gone_still_works(service: Service) -> N
         ("DescNullsFirst", "before", (False, True)),
     ],
 )
-async def test_rows_without_a_value_are_on_one_side_of_a_position(
+async def test_null_rows_are_on_one_side_of_a_cursor(
     service: Service, order: str, arguments: str, facts: tuple[bool, bool]
 ) -> None:
-    """``hasPreviousPage`` and ``hasNextPage`` are exact where only NULLs are beyond."""
     cursor = base64.b64encode(b"[0, 0]").decode()
     count = "first" if arguments == "after" else "last"
     _, info = await page(service, "item", f'{count}: 2, {arguments}: "{cursor}", orderBy: {{a: {order}}}')
     assert (info["hasNextPage"], info["hasPreviousPage"]) == facts
 
 
-async def test_nested_pages_have_arguments_and_facts_of_their_own(service: Service) -> None:
+async def test_nested_pages_have_their_own_arguments_and_page_info(service: Service) -> None:
     fields = "edges { node { id } } pageInfo { hasNextPage hasPreviousPage endCursor }"
     query = f"""{{ parentCollection {{ edges {{ node {{ id
         head: childCollection(first: 2, orderBy: [{{id: DescNullsLast}}]) {{ {fields} }}
@@ -262,7 +252,7 @@ terms = st.lists(
 
 
 async def walk(service: Service, base: str, order: str, size: int, *, backward: bool) -> list[Any]:
-    """Read a whole collection page by page; check each page's facts against what is left."""
+    """Read a collection page by page and check ``pageInfo`` on each page."""
     found: list[Any] = []
     cursor, more = None, True
     count, end = ("last", "before") if backward else ("first", "after")
@@ -281,10 +271,9 @@ async def walk(service: Service, base: str, order: str, size: int, *, backward: 
 
 
 @given(order=terms, size=st.integers(1, 9), backward=st.booleans())
-async def test_pages_glued_together_are_the_ordered_list(
+async def test_concatenated_pages_are_the_ordered_list(
     service: Service, order: list[tuple[str, str]], size: int, backward: bool
 ) -> None:
-    """Ordering 2 and 3 with cursors: every direction, nulls at both ends, several terms, both ways."""
     written = "[" + ", ".join(f"{{{name}: {direction}}}" for name, direction in order) + "]"
     found = await walk(service, "item", written, size, backward=backward)
     terms = ", ".join([*(f"{name} {SQL[direction]}" for name, direction in order), "id"])

@@ -1,4 +1,4 @@
-"""Persisted documents over HTTP: by id, by hash, and when nothing else may run."""
+"""Persisted documents over HTTP."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def api(server: Server, folder: Path, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def closed(server: Server, folder: Path, reactor: Any) -> Iterator[Service]:
-    """Serve the folder's documents and no others."""
+    """Serve only the documents of the folder."""
     database = server.create_chinook()
     database.execute(
         'comment on schema public is \'@graphql({"inflect_names": true, "introspection": true})\''
@@ -64,16 +64,15 @@ async def post(api: Service, *, accept: str = GRAPHQL, role: str = "anon", **mem
     ["Artist", sha256(ARTIST), f"sha256:{sha256(ARTIST)}", f"sha256:{sha256(ARTIST + chr(10))}"],
     ids=["name", "hash", "prefixed hash", "hash with the file's line end"],
 )
-async def test_an_id_stands_for_the_text(api: Service, document_id: str) -> None:
-    """A file's name and its text's hash are ids, by POST and by GET."""
+async def test_document_is_found_by_id_or_hash(api: Service, document_id: str) -> None:
     expected = {"artistByPk": {"name": "AC/DC"}}
     assert (await post(api, documentId=document_id, variables={"id": 1})).data == expected
     assert (await api.get({"documentId": document_id, "variables": '{"id": 1}'})).data == expected
 
 
 async def test_ids_of_a_manifest_are_ids(api: Service) -> None:
-    answer = await post(api, documentId="9b1d", role="authenticated")
-    assert answer.data == {"updateArtistCollection": {"affectedCount": 0}}
+    response = await post(api, documentId="9b1d", role="authenticated")
+    assert response.data == {"updateArtistCollection": {"affectedCount": 0}}
 
 
 async def test_operation_name_chooses_in_a_persisted_document(api: Service) -> None:
@@ -83,21 +82,20 @@ async def test_operation_name_chooses_in_a_persisted_document(api: Service) -> N
 
 async def test_a_persisted_mutation_needs_post(api: Service) -> None:
     """Appendix A of the GraphQL-over-HTTP draft: 405."""
-    answer = await api.get({"documentId": "9b1d"}, role="authenticated")
-    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    response = await api.get({"documentId": "9b1d"}, role="authenticated")
+    assert (response.status, response.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
 async def test_an_unknown_id_is_a_request_error(api: Service, accept: str, status: int) -> None:
-    """One error with a code and no data; statuses are those of other request errors (2.2)."""
-    answers = [
+    responses = [
         await post(api, accept=accept, documentId="nobody"),
         await api.get({"documentId": "nobody"}, headers={"accept": accept}),
     ]
-    for answer in answers:
-        assert answer.status == status
-        assert answer.headers["content-type"].startswith(accept)
-        assert answer.body == {
+    for response in responses:
+        assert response.status == status
+        assert response.headers["content-type"].startswith(accept)
+        assert response.body == {
             "errors": [
                 {
                     "message": "No document has the id 'nobody'.",
@@ -108,23 +106,22 @@ async def test_an_unknown_id_is_a_request_error(api: Service, accept: str, statu
 
 
 async def test_apollo_names_a_document_by_its_hash(api: Service) -> None:
-    """``extensions.persistedQuery`` without a query, as Apollo's clients send it by POST and by GET."""
     extensions = {"persistedQuery": {"version": 1, "sha256Hash": sha256(ARTIST)}}
     expected = {"artistByPk": {"name": "Accept"}}
     assert (await post(api, extensions=extensions, variables={"id": 2})).data == expected
     members = {"extensions": json.dumps(extensions), "variables": '{"id": 2}'}
     # A browser's Accept header must not bring the console page: this is a request.
-    answer = await api.get(members, headers={"accept": "text/html,*/*;q=0.8"})
-    assert answer.data == expected
+    response = await api.get(members, headers={"accept": "text/html,*/*;q=0.8"})
+    assert response.data == expected
 
 
 @pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
-async def test_apollo_hears_that_a_hash_is_unknown(api: Service, accept: str, status: int) -> None:
+async def test_unknown_hash_has_the_error_that_apollo_expects(api: Service, accept: str, status: int) -> None:
     extensions = {"persistedQuery": {"version": 1, "sha256Hash": sha256("{ __typename }")}}
     for _ in range(2):
-        answer = await post(api, accept=accept, extensions=extensions)
-        assert answer.status == status
-        assert answer.body == {
+        response = await post(api, accept=accept, extensions=extensions)
+        assert response.status == status
+        assert response.body == {
             "errors": [
                 {"message": "PersistedQueryNotFound", "extensions": {"code": "PERSISTED_QUERY_NOT_FOUND"}}
             ]
@@ -133,29 +130,26 @@ async def test_apollo_hears_that_a_hash_is_unknown(api: Service, accept: str, st
         assert sent.data == {"__typename": "Query"}
 
 
-async def test_query_and_id_together_are_refused(api: Service) -> None:
-    """It would be open which of them is meant."""
-    answer = await post(api, query="{ __typename }", documentId="Artist")
-    assert answer.status == 400
-    assert answer.error == "query and documentId are both present; expected one of them"
+async def test_query_and_id_together_are_rejected(api: Service) -> None:
+    response = await post(api, query="{ __typename }", documentId="Artist")
+    assert response.status == 400
+    assert response.error == "query and documentId are both present; expected one of them"
 
 
 @pytest.mark.parametrize("accept", [GRAPHQL, "application/json"])
-async def test_nothing_else_runs_when_only_documents_may(closed: Service, accept: str) -> None:
-    """``graphql-documents-only = yes``: the error says what to send; a kept document's text still runs."""
-    answer = await post(closed, accept=accept, query="{ __typename }")
-    assert answer.status == (400 if accept == GRAPHQL else 200)
-    assert "data" not in answer.body
-    assert answer.errors[0]["extensions"] == {"code": "PERSISTED_DOCUMENT_REQUIRED"}
-    assert answer.messages == ()
+async def test_only_persisted_documents_run_if_others_are_forbidden(closed: Service, accept: str) -> None:
+    response = await post(closed, accept=accept, query="{ __typename }")
+    assert response.status == (400 if accept == GRAPHQL else 200)
+    assert "data" not in response.body
+    assert response.errors[0]["extensions"] == {"code": "PERSISTED_DOCUMENT_REQUIRED"}
+    assert response.messages == ()
     assert (await post(closed, query=ARTIST, variables={"id": 1})).data == {"artistByPk": {"name": "AC/DC"}}
     assert (await post(closed, documentId="two", operationName="A")).data == {"a": "Query"}
 
 
-async def test_introspection_is_like_any_document_when_only_documents_may_run(closed: Service) -> None:
-    """It is refused unless the folder holds that very document."""
-    answer = await post(closed, query="{ __schema { types { name } } }")
-    assert answer.errors[0]["extensions"] == {"code": "PERSISTED_DOCUMENT_REQUIRED"}
+async def test_introspection_needs_a_persisted_document_if_required(closed: Service) -> None:
+    response = await post(closed, query="{ __schema { types { name } } }")
+    assert response.errors[0]["extensions"] == {"code": "PERSISTED_DOCUMENT_REQUIRED"}
     assert (await post(closed, documentId="types")).data == {"__schema": {"queryType": {"name": "Query"}}}
 
 

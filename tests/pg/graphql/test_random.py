@@ -1,4 +1,4 @@
-"""Documents made at random from the schema: each is answered by one message, as graphql-core would."""
+"""Random documents of the schema, each executed with one message."""
 
 from __future__ import annotations
 
@@ -44,14 +44,12 @@ class Writer:
         self.aliases = 0
 
     def document(self) -> str:
-        """Write an operation with all that it needs."""
         query: Any = self.schema.schema.query_type
         fields = [self.field(name, field, DEPTH) for name, field in self.some(query, root=True)]
         head = f"query({', '.join(self.definitions)})" if self.definitions else "query"
         return f"{head} {{ {' '.join(fields)} }} {' '.join(self.fragments)}"
 
     def some(self, type_: GraphQLObjectType, *, root: bool = False) -> list[tuple[str, GraphQLField]]:
-        """Choose fields of a type."""
         usable = {
             name: field
             for name, field in type_.fields.items()
@@ -61,7 +59,6 @@ class Writer:
         return [(name, usable[name]) for name in chosen]
 
     def field(self, name: str, field: GraphQLField, depth: int) -> str:
-        """Write a field with arguments, directives and a selection, under an alias of its own."""
         type_ = get_named_type(field.type)
         self.aliases += 1
         text = f"a{self.aliases}: {name}{self.arguments(field)}{self.directive()}"
@@ -70,7 +67,6 @@ class Writer:
         return f"{text} {self.selection(type_, depth - 1)}"
 
     def selection(self, type_: GraphQLObjectType, depth: int) -> str:
-        """Write a selection set, in parts as fragments."""
         leaves = [name for name, field in type_.fields.items() if not _has_fields(field)]
         parts = ["__typename"]
         if depth > 0:
@@ -88,7 +84,6 @@ class Writer:
                 return f"{{ {' '.join(parts)} }}"
 
     def arguments(self, field: GraphQLField) -> str:
-        """Write paging arguments, as literals or variables."""
         if "first" not in field.args:
             return ""
         name = self.draw(st.sampled_from(["first", "last"]))
@@ -103,7 +98,6 @@ class Writer:
         return f"({written})"
 
     def directive(self) -> str:
-        """Write a directive, or none."""
         if self.draw(st.integers(0, 5)):
             return ""
         word = self.draw(st.sampled_from(["include", "skip"]))
@@ -111,7 +105,6 @@ class Writer:
         return f" @{word}(if: {self.value('Boolean', value)})"
 
     def value(self, kind: str, value: Any) -> str:
-        """Write a value as a literal or as a variable."""
         if self.draw(st.booleans()):
             return str(value).lower()
         name = f"v{len(self.definitions)}"
@@ -125,7 +118,7 @@ def _has_fields(field: GraphQLField) -> bool:
 
 
 @given(data=st.data())
-async def test_any_document_is_answered_in_one_round_trip(api: Service, data: st.DataObject) -> None:
+async def test_random_documents_need_one_round_trip(api: Service, data: st.DataObject) -> None:
     @st.composite
     def documents(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
         writer = Writer(draw, api)
@@ -133,9 +126,9 @@ async def test_any_document_is_answered_in_one_round_trip(api: Service, data: st
         return text, writer.variables
 
     text, variables = data.draw(documents())
-    answer = await api.ask(text, variables)
-    assert "errors" not in answer.body, answer.errors
-    assert len(answer.messages) <= 1
+    response = await api.ask(text, variables)
+    assert "errors" not in response.body, response.errors
+    assert len(response.messages) <= 1
     again = await api.ask(text, variables)
     if "heartbeat" not in text:
-        assert again.text == answer.text
+        assert again.text == response.text

@@ -1,4 +1,4 @@
-"""Which parts of a database become GraphQL, and for whom (docs/reference/graphql.md, Exposure)."""
+"""Exposure of database objects in GraphQL (docs/reference/graphql.md, Exposure)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ def test_tables_with_a_key_are_exposed_under_their_own_names(shop: Service) -> N
 
 
 def test_a_type_has_a_field_per_column(shop: Service) -> None:
-    """Types: ``nodeId`` first, NOT NULL columns non-null, invalid names left out."""
     assert print_type(shop.schema().object_type("account")) == (
         "type account implements Node {\n"
         '  """Identifies the row across all tables."""\n'
@@ -104,7 +103,7 @@ def test_the_types_around_a_table(shop: Service) -> None:
     assert list(shop.schema().object_type("FilterIs").values) == ["NULL", "NOT_NULL"]
 
 
-async def test_views_materialized_views_and_partitions_answer(shop: Service) -> None:
+async def test_views_materialized_views_and_partitions_can_be_queried(shop: Service) -> None:
     assert await shop.rows("account_view", "id email", "first: 1") == [{"id": 1, "email": "a@example.org"}]
     assert await shop.ids("copy", "orderBy: {id: DescNullsLast}") == [2, 1]
     assert await shop.rows("parted", "id region") == [{"id": 1, "region": "eu"}, {"id": 2, "region": "us"}]
@@ -115,8 +114,7 @@ async def test_views_materialized_views_and_partitions_answer(shop: Service) -> 
     assert found["node"] == {"id": 2}
 
 
-async def test_foreign_tables_answer(server: Server, reactor: Any) -> None:
-    """What the service does 1: foreign tables, by a directive that declares their key."""
+async def test_foreign_tables_can_be_queried(server: Server, reactor: Any) -> None:
     server.require("postgres_fdw")
     database = server.create_database(
         f"""
@@ -188,7 +186,6 @@ def school(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def test_inflection_is_a_schemas_own_choice(school: Service) -> None:
-    """Inflection: ``account_holder`` becomes ``AccountHolder`` and ``accountHolder`` where it is on."""
     assert school.collections() == {
         *("lessonCollection", "lessonByPk", "enrolledPersonCollection", "enrolledPersonByPk"),
         *("personCollection", "personByPk"),
@@ -220,7 +217,7 @@ def test_names_and_descriptions_are_overridden_one_by_one(school: Service) -> No
     assert list(kind.values) == ["lecture", "LAB_WORK", "exam"]
     for name in ("Lesson", "LessonConnection", "LessonEdge", "LessonFilter", "LessonOrderBy"):
         assert name in schema.schema.type_map
-    # A comment that is no directive is nobody's description.
+    # A comment without a directive is not a description.
     assert schema.object_type("EnrolledPerson").description is None
 
 
@@ -237,10 +234,10 @@ async def test_enum_values_travel_under_their_names(school: Service) -> None:
     assert (await school.data(query, {"k": ["LAB_WORK"], "o": "a b"}))["lessonCollection"] == {
         "totalCount": 1
     }
-    answer = await school.ask(query, {"k": ["lab-work"]})
-    assert "does not exist in 'Kind' enum" in answer.error
-    answer = await school.ask(query, {"o": "c d"})
-    assert answer.errors[0]["extensions"]["code"] == "22P02"
+    response = await school.ask(query, {"k": ["lab-work"]})
+    assert "does not exist in 'Kind' enum" in response.error
+    response = await school.ask(query, {"o": "c d"})
+    assert response.errors[0]["extensions"]["code"] == "22P02"
 
 
 async def test_max_rows_is_the_tables_then_the_schemas_then_thirty(school: Service) -> None:
@@ -250,7 +247,7 @@ async def test_max_rows_is_the_tables_then_the_schemas_then_thirty(school: Servi
     assert [len(connection["edges"]) for connection in data.values()] == [2, 3, 5]
 
 
-async def test_fields_under_their_new_names_answer(school: Service) -> None:
+async def test_renamed_fields_can_be_queried(school: Service) -> None:
     nested = 'lessons(first: 1, filter: {heading: {eq: "T2"}}) { edges { node { classId } } }'
     [row] = await school.rows(
         "lesson",

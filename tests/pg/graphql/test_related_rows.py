@@ -1,4 +1,4 @@
-"""Single related rows shown with pages of rows, joined or looked up, in both APIs."""
+"""Single related rows of pages, joined or looked up, in both APIs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ grant all on all tables in schema public to anon;
 
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve it with a short page where none is asked for."""
     with serving(reactor, server.create_database(SCHEMA)) as running:
         yield running
 
@@ -100,7 +99,7 @@ THINGS = """thingCollection({}, orderBy: [{{name: DescNullsLast}}]) {{
     edges {{ node {{ id maker {{ id name }} }} }} {} }}"""
 
 
-async def test_pages_keep_their_order_and_their_ends(service: Service) -> None:
+async def test_pages_with_related_rows_preserve_order(service: Service) -> None:
     [(ids,)] = service.database.execute("select array_agg(id order by name desc, id) from thing")
     info = "pageInfo { hasNextPage endCursor hasPreviousPage startCursor }"
     for first, after, on, end in (
@@ -120,15 +119,15 @@ async def test_pages_keep_their_order_and_their_ends(service: Service) -> None:
         assert all((maker and maker["id"]) == makers[number] for number, maker in found)
 
 
-async def test_rest_keeps_the_order_of_a_page_too(service: Service) -> None:
+async def test_rest_pages_with_related_rows_preserve_order(service: Service) -> None:
     [(ids,)] = service.database.execute(
         "select array_agg(id) from (select id from thing order by name desc, id limit 50 offset 100) as t"
     )
-    answer = await service.rest("GET", "thing?select=id,maker(name)&order=name.desc,id&limit=50&offset=100")
-    assert [row["id"] for row in answer.body] == ids
+    response = await service.rest("GET", "thing?select=id,maker(name)&order=name.desc,id&limit=50&offset=100")
+    assert [row["id"] for row in response.body] == ids
 
 
-async def test_computed_fields_are_called_for_shown_rows_alone(service: Service) -> None:
+async def test_computed_fields_are_called_only_for_returned_rows(service: Service) -> None:
     [(ids,)] = service.database.execute("select array_agg(id) from thing where maker_id <= 20 or id = 201")
     fields = "id maker { name fragile strange }"
     chosen = f"filter: {{id: {{in: {ids}}}}}, first: 30"
@@ -137,10 +136,10 @@ async def test_computed_fields_are_called_for_shown_rows_alone(service: Service)
     assert len(rows) == 30
     makers = [row["maker"] for row in rows if row["maker"]]
     assert all(maker["fragile"] == maker["strange"] == maker["name"] for maker in makers)
-    answer = await service.rest(
+    response = await service.rest(
         "GET", "thing?select=id,maker(fragile:_fragile)&id=in.(201," + str(ids[0]) + ")"
     )
-    assert sorted(bool(row["maker"]) for row in answer.body) == [False, True]
+    assert sorted(bool(row["maker"]) for row in response.body) == [False, True]
 
 
 async def test_rows_that_a_policy_hides_are_null(service: Service) -> None:
@@ -148,19 +147,19 @@ async def test_rows_that_a_policy_hides_are_null(service: Service) -> None:
     assert [row["secret"] for row in nodes(data["keeperCollection"])] == [{"name": "seen"}, None, None]
 
 
-async def test_a_key_that_inheriting_tables_break_multiplies_no_row(service: Service) -> None:
-    """PostgreSQL reads their rows with the table's own, and no key holds across them: one row is shown."""
+async def test_duplicate_keys_in_child_tables_do_not_duplicate_rows(service: Service) -> None:
+    """PostgreSQL does not enforce keys across inheriting tables."""
     data = await service.data("{ ownerCollection { edges { node { id animal { id } } } } }")
     expected = [{"id": 1, "animal": {"id": 1}}, {"id": 2, "animal": {"id": 2}}]
     assert nodes(data["ownerCollection"]) == expected
-    answer = await service.rest("GET", "owner?select=id,animal(id)&order=id")
-    assert answer.body == expected
+    response = await service.rest("GET", "owner?select=id,animal(id)&order=id")
+    assert response.body == expected
     assert (await service.data("{ animalByPk(id: 1) { id } }"))["animalByPk"] == {"id": 1}
 
 
-async def test_keys_of_composite_types_are_found_whatever_is_null_in_them(service: Service) -> None:
-    answer = await service.rest("GET", "visit?select=id,spot:visit_spot_fkey(name)&order=id")
-    assert answer.body == [{"id": 1, "spot": {"name": "half"}}, {"id": 2, "spot": None}]
+async def test_composite_keys_with_nulls_are_followed(service: Service) -> None:
+    response = await service.rest("GET", "visit?select=id,spot:visit_spot_fkey(name)&order=id")
+    assert response.body == [{"id": 1, "spot": {"name": "half"}}, {"id": 2, "spot": None}]
 
 
 async def test_changed_rows_are_shown_with_their_related_ones_in_order(service: Service) -> None:

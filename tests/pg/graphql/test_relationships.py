@@ -63,13 +63,11 @@ def related(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def relations(service: Service, name: str) -> dict[str, str]:
-    """Return the fields of a type that lead to rows."""
     scalar = {"ID!", "Int", "Int!", "String", "String!"}
     return {key: kind for key, kind in service.fields(name).items() if kind not in scalar}
 
 
 def test_relationships_follow_the_foreign_keys(related: Service) -> None:
-    """``Id`` is stripped, or else the table names it."""
     assert relations(related, "city") == {
         "country": "country",
         "twin": "city",
@@ -98,18 +96,18 @@ def test_unique_columns_make_one_to_one(related: Service) -> None:
     assert found["employeeCollection"] == "employeeConnection!"
 
 
-def test_several_keys_between_two_tables_have_names_of_their_own(related: Service) -> None:
+def test_several_keys_between_two_tables_have_distinct_names(related: Service) -> None:
     assert relations(related, "message") == {"employee": "employee", "employeeByreceiver_id": "employee"}
     found = relations(related, "employee")
     assert {"messageCollection", "messageCollectionByreceiver_id"} <= set(found)
 
 
-def test_relationships_to_what_the_role_does_not_see_are_left_out(related: Service) -> None:
+def test_relationships_to_hidden_tables_are_omitted(related: Service) -> None:
     assert "secretCollection" not in related.fields("employee")
     assert "secretCollection" not in related.collections()
 
 
-async def test_every_kind_of_relationship_answers(related: Service) -> None:
+async def test_every_kind_of_relationship_can_be_queried(related: Service) -> None:
     data = await related.data(
         """{ countryCollection { edges { node { code
                 cityCollectionBycountry_code { edges { node { id twin { id countryBycountry_code { code } }
@@ -144,8 +142,7 @@ async def test_every_kind_of_relationship_answers(related: Service) -> None:
     assert rooms == [{"note": "b", "bookingCollection": {"edges": [{"node": {"id": 1}}]}}, None, None]
 
 
-async def test_a_views_declared_relationships_answer(related: Service) -> None:
-    """``foreign_keys``; one that promises a unique target gives one row all the same."""
+async def test_declared_relationships_of_views_can_be_queried(related: Service) -> None:
     rows = await related.rows(
         "city_list",
         "id land { name listed { edges { node { id } } } } city { id } some { country_code }",
@@ -163,6 +160,5 @@ async def test_a_views_declared_relationships_answer(related: Service) -> None:
 
 
 async def test_a_declared_key_that_postgresql_has_is_one_relationship(related: Service) -> None:
-    """The directive names its fields, as one on the constraint would."""
     assert relations(related, "locker") == {"holder": "employee"}
     assert await related.rows("locker", "holder { id }") == [{"holder": {"id": 1}}]

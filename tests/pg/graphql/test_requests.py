@@ -1,4 +1,4 @@
-"""What a query brings to PostgreSQL and how settings of the database and the service show in answers."""
+"""Request context in PostgreSQL, and settings that affect responses."""
 
 from __future__ import annotations
 
@@ -57,34 +57,32 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
     server.admin.execute("drop owned by q_hurried")
 
 
-async def test_sql_sees_who_asks_and_how(api: Service) -> None:
-    [told] = await api.rows(
+async def test_sql_sees_the_role_and_request(api: Service) -> None:
+    [row] = await api.rows(
         "told", "role claims header method path read_only", headers={"X-Extra": "hé 'quoted'"}
     )
-    assert told["role"] == "anon"
-    assert told["header"] == "hé 'quoted'"
-    assert (told["method"], told["path"], told["read_only"]) == ("POST", "/graphql/v1", "on")
-    [told] = await api.rows("told", "role claims", role="authenticated")
-    assert told["role"] == "authenticated"
-    assert json.loads(told["claims"])["sub"] == "a user of authenticated"
+    assert row["role"] == "anon"
+    assert row["header"] == "hé 'quoted'"
+    assert (row["method"], row["path"], row["read_only"]) == ("POST", "/graphql/v1", "on")
+    [row] = await api.rows("told", "role claims", role="authenticated")
+    assert row["role"] == "authenticated"
+    assert json.loads(row["claims"])["sub"] == "a user of authenticated"
 
 
 async def test_a_query_cannot_write(api: Service) -> None:
-    answer = await api.ask("{ tCollection(first: 1) { edges { node { writing } } } }")
-    assert answer.errors[0]["extensions"] == {"code": "25006"}
+    response = await api.ask("{ tCollection(first: 1) { edges { node { writing } } } }")
+    assert response.errors[0]["extensions"] == {"code": "25006"}
     assert api.database.execute("select count(*) from log") == [(0,)]
 
 
 async def test_a_roles_own_settings_apply(api: Service) -> None:
-    """``alter role … set statement_timeout`` ends its slow queries, and nobody else's."""
-    answer = await api.ask("{ tByPk(id: 1) { slow } }", role="q_hurried")
-    assert answer.errors[0]["extensions"]["code"] == "57014"
-    assert answer.body["data"] is None
+    response = await api.ask("{ tByPk(id: 1) { slow } }", role="q_hurried")
+    assert response.errors[0]["extensions"]["code"] == "57014"
+    assert response.body["data"] is None
     assert (await api.data("{ tByPk(id: 1) { id } }", role="q_hurried"))["tByPk"] == {"id": 1}
 
 
 async def test_times_are_iso_8601_whatever_the_database_prefers(api: Service) -> None:
-    """The database's own time zone decides the offset; the form is always ISO."""
     [row] = await api.rows("t", "at local day span", "first: 1")
     assert row == {
         "at": "2024-07-01T04:30:00+05:30",
@@ -123,22 +121,20 @@ async def test_db_max_rows_is_the_page_cap_without_a_directive(api: Service, rea
 
 
 async def test_the_pre_request_function_runs_first(api: Service, reactor: Any) -> None:
-    """``db-pre-request`` runs in the same message as the query and may refuse it."""
     service = Service(reactor, api.database, db_pre_request="public.before")
     await service.start()
     try:
-        answer = await service.ask("{ ranByPk(id: 1) { before } }")
-        assert answer.data == {"ranByPk": {"before": "ran"}}
-        assert len(answer.messages) == 1
-        answer = await service.ask("{ ranByPk(id: 1) { before } }", headers={"X-Extra": "stop"})
-        assert answer.error == "stopped before"
-        assert answer.body["data"] is None
+        response = await service.ask("{ ranByPk(id: 1) { before } }")
+        assert response.data == {"ranByPk": {"before": "ran"}}
+        assert len(response.messages) == 1
+        response = await service.ask("{ ranByPk(id: 1) { before } }", headers={"X-Extra": "stop"})
+        assert response.error == "stopped before"
+        assert response.body["data"] is None
     finally:
         await service.stop()
 
 
-async def test_members_that_clients_send_along_are_taken(api: Service) -> None:
-    """Clients: null ``variables`` and ``operationName``, ``extensions``, unknown members, media types."""
+async def test_additional_members_of_requests_are_accepted(api: Service) -> None:
     body = {"query": "query A { tByPk(id: 1) { id } }", "variables": None, "operationName": None}
     extras: list[dict[str, Any]] = [
         {},
@@ -147,12 +143,12 @@ async def test_members_that_clients_send_along_are_taken(api: Service) -> None:
         {"operationName": "A"},
     ]
     for extra in extras:
-        answer = await api.send(json.dumps({**body, **extra}).encode())
-        assert answer.body == {"data": {"tByPk": {"id": 1}}}
+        response = await api.send(json.dumps({**body, **extra}).encode())
+        assert response.body == {"data": {"tByPk": {"id": 1}}}
     accept = "application/graphql-response+json,application/json;q=0.9"
-    answer = await api.send(json.dumps(body).encode(), headers={"accept": accept})
-    assert answer.headers["content-type"].startswith("application/graphql-response+json")
-    assert answer.body == {"data": {"tByPk": {"id": 1}}}
+    response = await api.send(json.dumps(body).encode(), headers={"accept": accept})
+    assert response.headers["content-type"].startswith("application/graphql-response+json")
+    assert response.body == {"data": {"tByPk": {"id": 1}}}
 
 
 @pytest.mark.parametrize(
@@ -165,8 +161,8 @@ async def test_members_that_clients_send_along_are_taken(api: Service) -> None:
         ([], "batches are not supported"),
     ],
 )
-async def test_bodies_of_a_wrong_form_are_refused(api: Service, body: object, message: str) -> None:
-    answer = await api.send(json.dumps(body).encode())
-    assert message in answer.error
-    assert answer.status == 400
-    assert answer.messages == ()
+async def test_malformed_bodies_are_rejected(api: Service, body: object, message: str) -> None:
+    response = await api.send(json.dumps(body).encode())
+    assert message in response.error
+    assert response.status == 400
+    assert response.messages == ()

@@ -1,7 +1,7 @@
-"""Functions and operators that somebody creates in an exposed schema are not run in place of PostgreSQL's.
+"""Functions and operators in exposed schemas never replace those of PostgreSQL.
 
-PostgreSQL takes what fits the argument types best from all schemas of the search path.  Whoever may
-create objects in one of them would otherwise have their code run by every caller, with its rights.
+PostgreSQL resolves names by argument types in all schemas of the search path. Whoever may create
+objects in one of them could otherwise run code with the privileges of every caller.
 """
 
 from __future__ import annotations
@@ -73,18 +73,15 @@ _RAISE = "language plpgsql as $$ begin raise exception 'shadowed'; end $$;"
 
 
 def function(name: str, arguments: str, result: str = "text") -> str:
-    """Return SQL that makes a function that fails."""
     return f"create function public.{name}({arguments}) returns {result} {_RAISE}"
 
 
 def aggregate(name: str, argument: str) -> str:
-    """Return SQL that makes an aggregate that fails."""
     step = function("step", f"text, {argument}")
     return f"{step} create aggregate public.{name}({argument}) (sfunc = public.step, stype = text)"
 
 
 def operator(name: str, types: str, result: str = "bool") -> str:
-    """Return SQL that makes an operator that fails, of two types or of one on both sides."""
     left, _, right = types.partition(", ")
     made = function("compare", f"{left}, {right or left}", result)
     arguments = f"leftarg = {left}, rightarg = {right or left}, function = public.compare"
@@ -112,27 +109,26 @@ SHADOWS = [
 
 @pytest.fixture
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database of the test's own."""
     with serving(reactor, server.create_database(SCHEMA), db_aggregates_enabled=True) as service:
         yield service
 
 
-async def answers(api: Service) -> list[Any]:
-    """Return what both APIs answer."""
-    found: list[Any] = [await api.data(query) for query in QUERIES]
+async def results(api: Service) -> list[Any]:
+    """Return the results of both APIs."""
+    bodies: list[Any] = [await api.data(query) for query in QUERIES]
     for method, target, body in REQUESTS:
-        answer = await api.rest(method, target, body, headers={"prefer": _PREFERRED})
-        assert answer.status < 300, answer.text
-        found.append(answer.body)
+        response = await api.rest(method, target, body, headers={"prefer": _PREFERRED})
+        assert response.status < 300, response.text
+        bodies.append(response.body)
     plain = await api.rest("GET", "item?order=id", headers={"accept": "text/csv"})
-    return [*found, plain.text]
+    return [*bodies, plain.text]
 
 
-async def test_functions_and_operators_of_others_are_never_run(api: Service) -> None:
-    before = await answers(api)
+async def test_shadowing_functions_and_operators_are_never_run(api: Service) -> None:
+    before = await results(api)
     for shadow in SHADOWS:
         await api.execute(shadow)
-        assert await answers(api) == before, shadow
+        assert await results(api) == before, shadow
         api.database.execute(
             """do $$ declare dropped text; begin
                 for dropped in

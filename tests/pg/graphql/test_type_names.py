@@ -1,4 +1,4 @@
-"""Tables, enums and composite types whose names are those of generated types, over HTTP."""
+"""Tables, enums and composite types with the names of generated types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def snake(ending: str) -> str:
-    """Return the name of a table that is inflected to end so."""
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", ending).lower()
 
 
@@ -39,7 +38,6 @@ def tables_of(*, inflection: bool) -> list[str]:
 
 
 def database(server: Server, *, inflection: bool) -> Database:
-    """Return a database in which each table has a row, which the first table's row is related to."""
     directive = json.dumps({"introspection": True, "inflect_names": inflection})
     enums = "".join(f"create type {name} as enum ('on', 'off');" for name in ("mood", *ENUMS))
     columns = ", ".join(f"of_{name} {name}, all_{name} {name}[]" for name in ("mood", *ENUMS))
@@ -70,7 +68,6 @@ def clashing(request: Any, server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def names_of(service: Service) -> dict[str, str]:
-    """Return the names of the tables' types by the tables' own."""
     catalog = service.catalog
     return {
         catalog.tables[oid].name: name for oid, name in catalog.base_names.items() if oid in catalog.tables
@@ -78,7 +75,6 @@ def names_of(service: Service) -> dict[str, str]:
 
 
 def filters_of_enums(service: Service, table: Table) -> str:
-    """Return conditions on each column of an enum or of a list of one."""
     inputs = service.schema().view.names.fields(table.oid).inputs
     return ", ".join(
         f"{inputs[f'of_{name}']}: {{eq: on}}, {inputs[f'all_{name}']}: {{contains: [on]}}" for name in ENUMS
@@ -107,11 +103,10 @@ async def test_every_table_is_queried_and_changed_under_its_name(clashing: Servi
         for base in tables.values()
     )
     data = await clashing.data(f"mutation {{ {changes} }}")
-    assert [answer["affectedCount"] for answer in data.values()] == [1] * (3 * len(tables))
+    assert [response["affectedCount"] for response in data.values()] == [1] * (3 * len(tables))
 
 
 async def test_variables_may_be_declared_with_the_name_of_any_type(clashing: Service) -> None:
-    """The filter of ``user``, whose usual name a table has."""
     catalog, names = clashing.catalog, names_of(clashing)
     (user,) = (oid for oid, table in catalog.tables.items() if table.name == "user")
     name = catalog.name_of_type(user, TableType.FILTER)
@@ -122,15 +117,15 @@ async def test_variables_may_be_declared_with_the_name_of_any_type(clashing: Ser
 
 
 async def test_the_whole_schema_is_introspected_and_printed(clashing: Service) -> None:
-    answer = await clashing.ask(get_introspection_query(), check=False)
-    assert "errors" not in answer.body
-    assert validate_schema(build_client_schema(answer.body["data"])) == []
+    response = await clashing.ask(get_introspection_query(), check=False)
+    assert "errors" not in response.body
+    assert validate_schema(build_client_schema(response.body["data"])) == []
     printed = build_schema(schema_text(clashing.schema()))
     assert validate_schema(printed) == []
     assert set(names_of(clashing).values()) <= printed.type_map.keys()
 
 
-async def test_features_work_beside_tables_with_the_names_of_their_types(clashing: Service) -> None:
+async def test_features_work_if_tables_have_the_names_of_their_types(clashing: Service) -> None:
     if not clashing.project.graphql_features:
         return
     base = names_of(clashing)["user"]
@@ -150,7 +145,6 @@ async def test_features_work_beside_tables_with_the_names_of_their_types(clashin
 
 
 async def test_every_clash_is_reported(clashing: Service) -> None:
-    """By ``dataapi check-config``; the log and ``/ready`` show the same problems of the catalog."""
     found = "\n".join(finding.text for finding in inspect(clashing.project)) + "\n"
     renamed = clashing.catalog.registry.renamed.values()
     assert [name for name in renamed if f" type is named {name}\n" not in found] == []
@@ -167,7 +161,7 @@ def pair(server: Server, reactor: Any) -> Iterator[Service]:
         yield service
 
 
-async def test_a_table_is_served_to_a_role_that_sees_it_alone(pair: Service) -> None:
+async def test_table_is_served_to_a_role_that_sees_only_it(pair: Service) -> None:
     assert await pair.ids("t") == [1]
     assert await pair.ids("tCollection", role="authenticated") == [2]
     assert pair.collections() == {"tCollection", "tByPk"}

@@ -77,7 +77,7 @@ EXTRAS = {
     "ltree": ({"ltree": "'a.b'"}, "create extension ltree; alter table thing add ltree ltree;"),
     "libxml": ({"xml": "'<a/>'"}, "alter table thing add xml xml;"),
 }
-"""What not every server has: its columns with the values of row 1, and the SQL that adds them."""
+"""Types that some servers lack: columns with the values of row 1, and the SQL that adds them."""
 
 
 OUT: dict[str, tuple[str, Any]] = {
@@ -140,7 +140,6 @@ OUT: dict[str, tuple[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve all types that the server has."""
     database = server.create_database(SCHEMA)
     for feature, (columns, text) in EXTRAS.items():
         if server.has(feature):
@@ -152,13 +151,13 @@ def service(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def lacking(server: Server) -> set[str]:
-    """Give the columns that the server cannot have."""
+    """Return the columns that the server does not support."""
     return {name for feature, (columns, _) in EXTRAS.items() if not server.has(feature) for name in columns}
 
 
 @pytest.fixture(autouse=True)
-def _about_what_there_is(request: pytest.FixtureRequest, server: Server) -> None:
-    """Skip a case that names a column that the server cannot have."""
+def _skip_unsupported_types(request: pytest.FixtureRequest, server: Server) -> None:
+    """Skip a case with a column that the server does not support."""
     case = getattr(request.node, "callspec", None)
     named = set(re.findall(r"\w+", str(case.params))) if case else set()
     server.require(*(feature for feature, (columns, _) in EXTRAS.items() if named & set(columns)))
@@ -181,7 +180,6 @@ async def test_null_is_null_in_every_type(service: Service, lacking: set[str]) -
 
 
 async def test_values_without_a_number_travel_as_postgresql_writes_them(service: Service) -> None:
-    """JSON has no NaN and no infinity: they are the same strings that ``to_json`` gives."""
     fields = "real double numeric date timestamp timestamptz ints texts moods"
     two, three = await service.rows("thing", fields, "filter: {id: {gte: 2}}", check=False)
     assert two == {
@@ -237,14 +235,13 @@ OPERATORS = {
 
 
 def test_every_filter_type_has_its_operators(service: Service, lacking: set[str]) -> None:
-    """JSON can't be filtered."""
     schema = service.schema()
     fields = schema.object_type("thingFilter").fields
     filters = {name: kind for name, kind in FILTERS.items() if name not in lacking}
     # Where PostgreSQL has no equality, there is nothing to compare.
-    alone = {"jsons", "xml", "point"} - lacking
-    assert set(fields) == {"nodeId", "id", *filters, *alone, "double", "and", "or", "not"}
-    assert {str(fields[name].type) for name in alone} == {"IsFilter"}
+    null_only = {"jsons", "xml", "point"} - lacking
+    assert set(fields) == {"nodeId", "id", *filters, *null_only, "double", "and", "or", "not"}
+    assert {str(fields[name].type) for name in null_only} == {"IsFilter"}
     assert set(schema.object_type("IsFilter").fields) == {"is"}
     for name, kind in filters.items():
         assert str(fields[name].type) == f"{kind}Filter", name
@@ -262,7 +259,6 @@ def test_every_filter_type_has_its_operators(service: Service, lacking: set[str]
 
 @pytest.mark.parametrize("name", [name for name, kind in FILTERS.items() if not kind.endswith("List")])
 async def test_a_value_that_was_read_finds_its_row(service: Service, name: str) -> None:
-    """Out and in again: ``eq`` with the wire form finds the row, as a literal and as a variable."""
     kind = FILTERS[name]
     value = OUT[name][1]
     if kind == "mood":
@@ -307,8 +303,7 @@ LIST_FILTERS = [name for name, kind in FILTERS.items() if kind.endswith("List")]
 
 
 @pytest.mark.parametrize("name", LIST_FILTERS)
-async def test_lists_are_compared_by_what_they_hold(service: Service, name: str) -> None:
-    """``contains``, ``containedBy`` and ``overlaps``; a single value is accepted."""
+async def test_lists_are_compared_by_their_elements(service: Service, name: str) -> None:
     values = [value for value in OUT[name][1] if value is not None]
     kind = FILTERS[name].removesuffix("List")
     written = [value if kind == "mood" else json.dumps(value) for value in values]
@@ -377,28 +372,26 @@ async def test_lists_are_compared_by_what_they_hold(service: Service, name: str)
         ('uuid: {eq: "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}"}', [1]),
     ],
 )  # fmt: skip
-async def test_operators_do_what_is_documented(service: Service, condition: str, expected: list[int]) -> None:
-    """Several in one filter combine with AND."""
+async def test_operators_match_the_documentation(
+    service: Service, condition: str, expected: list[int]
+) -> None:
     assert await service.ids("thing", f"filter: {{{condition}}}") == expected
 
 
-async def test_what_has_no_equality_can_be_asked_whether_it_is_there(
-    service: Service, lacking: set[str]
-) -> None:
+async def test_types_without_equality_can_be_compared_with_null(service: Service, lacking: set[str]) -> None:
     for name in {"jsons", "xml", "point"} - lacking:
         assert await service.ids("thing", f"filter: {{{name}: {{is: NOT_NULL}}}}") == [1]
         assert await service.ids("thing", f"filter: {{not: {{{name}: {{is: NULL}}}}}}") == [1]
 
 
 @pytest.mark.parametrize("name", ["json", "jsonb", "pair"])
-async def test_what_has_no_filter_is_refused(service: Service, name: str) -> None:
-    """JSON columns cannot be filtered."""
-    answer = await service.ask(f"{{ thingCollection(filter: {{{name}: {{is: NULL}}}}) {{ __typename }} }}")
-    assert f"unknown field '{name}'" in answer.error
+async def test_filters_of_json_and_composite_columns_are_rejected(service: Service, name: str) -> None:
+    response = await service.ask(f"{{ thingCollection(filter: {{{name}: {{is: NULL}}}}) {{ __typename }} }}")
+    assert f"unknown field '{name}'" in response.error
 
 
 async def test_two_types_of_extensions_share_a_variable(service: Service, server: Server) -> None:
-    """A slot whose type PostgreSQL infers belongs to one place: an enum and an ltree read one text."""
+    """PostgreSQL infers the type of each parameter."""
     server.require("ltree")
     query = """query($v: Opaque) {
         thingCollection(filter: {or: [{raw: {eq: $v}}, {not: {ltree: {eq: $v}}}]}) {

@@ -1,4 +1,4 @@
-"""Who sees what: schemas, tables, columns and rows by role (docs/reference/graphql.md, Exposure)."""
+"""Schemas, tables, columns and rows that roles can see (docs/reference/graphql.md, Exposure)."""
 
 from __future__ import annotations
 
@@ -114,13 +114,12 @@ def fields(api: Service, name: str, role: str) -> set[str]:
     ],
 )
 async def test_a_role_sees_the_tables_it_may_read(api: Service, role: str, tables: set[str]) -> None:
-    """Grants: USAGE on the schema and SELECT on a column, inherited too; no write privilege is enough."""
     assert collections(api, role) == tables
     for table in ("author", "book", "owned", "shelf", "thing"):
-        answer = await api.ask(
+        response = await api.ask(
             f"{{ {table}Collection {{ edges {{ node {{ id: __typename }} }} }} }}", role=role
         )
-        assert ("errors" not in answer.body) is (table in tables)
+        assert ("errors" not in response.body) is (table in tables)
 
 
 async def test_a_role_sees_the_columns_it_may_read(api: Service) -> None:
@@ -135,8 +134,7 @@ async def test_a_role_sees_the_columns_it_may_read(api: Service) -> None:
     assert data == {"bookByPk": {"title": "A"}}
 
 
-async def test_what_cannot_be_ordered_or_shown_makes_no_type(api: Service) -> None:
-    """Of a table of which a role reads JSON alone there is no order; of a composite alone, nothing at all."""
+async def test_types_without_usable_columns_are_omitted(api: Service) -> None:
     assert fields(api, "strange", "v_odd") == {"j"}
     query = api.entries("v_odd")
     assert set(query["strangeCollection"].args) == {"first", "last", "before", "after", "offset", "filter"}
@@ -145,7 +143,6 @@ async def test_what_cannot_be_ordered_or_shown_makes_no_type(api: Service) -> No
 
 
 async def test_a_relationship_needs_its_columns_on_both_sides(api: Service) -> None:
-    """The joining column must be readable, else the field is left out."""
     assert "author" not in fields(api, "book", "v_columns")
     assert "bookCollection" not in fields(api, "author", "v_columns")
     assert fields(api, "book", "v_keyless") == {"title", "author_id", "author"}
@@ -184,11 +181,10 @@ def test_every_roles_schema_is_valid(api: Service, role: str) -> None:
     assert validate_schema(eager(api.schema(role))) == []
 
 
-async def test_a_role_without_tables_can_still_ask(api: Service) -> None:
-    """``heartbeat`` keeps Query from being empty."""
+async def test_role_without_tables_can_query_heartbeat(api: Service) -> None:
     assert (await api.data("{ __typename heartbeat }", role="v_nothing"))["__typename"] == "Query"
-    answer = await api.ask("{ bookCollection { edges { cursor } } }", role="v_writer")
-    assert answer.error == "Cannot query field 'bookCollection' on type 'Query'."
+    response = await api.ask("{ bookCollection { edges { cursor } } }", role="v_writer")
+    assert response.error == "Cannot query field 'bookCollection' on type 'Query'."
 
 
 @pytest.mark.parametrize(
@@ -210,12 +206,10 @@ async def test_a_role_without_tables_can_still_ask(api: Service) -> None:
         ),
     ],
 )
-async def test_an_unknown_field_of_a_table_without_a_key_says_why(
-    api: Service, query: str, reason: str
-) -> None:
-    answer = await api.ask(query, role="v_reader")
-    assert answer.error.startswith("Cannot query field '")
-    assert answer.error.endswith(f"'. {reason}")
+async def test_error_explains_that_a_table_has_no_key(api: Service, query: str, reason: str) -> None:
+    response = await api.ask(query, role="v_reader")
+    assert response.error.startswith("Cannot query field '")
+    assert response.error.endswith(f"'. {reason}")
     assert "has no primary key" not in (await api.ask(query, role="v_columns")).error
 
 
@@ -229,7 +223,7 @@ async def test_row_level_security_decides_the_rows(api: Service, role: str, expe
         assert data["ownedByPk"] == ({"id": number} if number in expected else None)
 
 
-async def test_roles_take_turns_on_one_connection(api: Service) -> None:
+async def test_roles_can_share_a_connection(api: Service) -> None:
     for _ in range(3):
         for role, expected in (("anon", [1]), ("v_bypass", [1, 2, 3]), ("v_reader", [2, 3])):
             assert await api.ids("owned", role=role) == expected
@@ -238,12 +232,11 @@ async def test_roles_take_turns_on_one_connection(api: Service) -> None:
 
 
 async def test_a_reload_brings_new_grants(api: Service) -> None:
-    """Revoking hides at the next reload, and PostgreSQL refuses at once."""
     query = "{ shelfCollection { edges { node { label } } } }"
     assert (await api.ask(query, role="v_reader")).data
     api.database.execute("revoke select on api.shelf from v_reader")
-    answer = await api.ask(query, role="v_reader")
-    assert answer.errors[0]["extensions"] == {"code": "42501"}
+    response = await api.ask(query, role="v_reader")
+    assert response.errors[0]["extensions"] == {"code": "42501"}
     await api.reload()
     assert "Cannot query field 'shelfCollection'" in (await api.ask(query, role="v_reader")).error
     await api.execute("grant select on api.shelf to v_reader")

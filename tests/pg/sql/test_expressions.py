@@ -1,4 +1,4 @@
-"""Expressions and conditions of the algebra: which rows they find."""
+"""Expressions and conditions of the query algebra."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def films(server: Server) -> Films:
-    """Give the films; what tests change is undone."""
+    """Return the films. Changes are rolled back."""
     return make_films(server)
 
 
@@ -109,7 +109,6 @@ NAMED_LIKE_ALPHA = parameter("{Al%,Be%}", "text[]")
 def test_conditions_find_the_rows(
     films: Films, condition: Condition, found: list[int], prepared: bool
 ) -> None:
-    """Prepared or not, a condition finds what its operator says; NULL matches nothing."""
     rows = Rows(films.table("film"), where=condition, order=(OrderTerm(ColumnRef("id")),))
     statement = compile_result(rows, Value(ColumnRef("id")), Form.VALUES)
     [row] = films.run(statement, prepared=prepared)
@@ -128,15 +127,14 @@ def test_conditions_find_the_rows(
         (Cast(ColumnRef("budget"), "int"), 11),
     ],
 )
-def test_expressions_give_values(films: Films, expression: Expression, shown: object) -> None:
+def test_expressions_have_the_expected_values(films: Films, expression: Expression, shown: object) -> None:
     where = Compare(ColumnRef("id"), Operator.EQ, slot("1"))
     output = Record(((Text("value"), Value(expression)),))
     [row] = films.run(compile_result(Rows(films.table("film"), where=where), output, Form.ARRAY))
     assert json.loads(row[0]) == [{"value": shown}]
 
 
-def test_no_operator_of_the_search_path_stands_in_for_a_builtin_one(films: Films) -> None:
-    """A comparison of built-in types names PostgreSQL's own operator, quantified or not."""
+def test_operators_are_qualified_with_pg_catalog(films: Films) -> None:
     for operator, quantifier in ((Operator.EQ, None), (Operator.IN, None), (Operator.LIKE, Quantifier.ALL)):
         condition = Compare(TITLE, operator, slot("x", "text"), quantifier=quantifier)
         rows = Rows(films.table("film"), where=condition)

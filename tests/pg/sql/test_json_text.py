@@ -1,4 +1,4 @@
-"""JSON is put together as text: each value is what PostgreSQL's own ``to_json`` makes of it."""
+"""JSON is built as text and equals the output of ``to_json``."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ VALUES: Mapping[str, st.SearchStrategy[str]] = {
     "pair[]": st.just('{"(a,1)",NULL}'),
     "mood[]": st.just('{sad,"so \\"so\\""}'),
 }
-COLUMNS = {f"c{place}": type_ for place, type_ in enumerate(VALUES)}
+COLUMNS = {f"c{number}": type_ for number, type_ in enumerate(VALUES)}
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "datestyle": ("ISO, MDY", "SQL, DMY", "German", "Postgres, MDY"),
     "intervalstyle": ("postgres", "iso_8601", "sql_standard", "postgres_verbose"),
@@ -122,7 +122,7 @@ ROWS = st.fixed_dictionaries({type_: st.none() | values for type_, values in VAL
 
 @pytest.fixture(scope="module")
 def every(server: Server) -> Iterator[tuple[Any, Table]]:
-    """Give a connection to a database with a table that has a column of every type, and that table."""
+    """Return a connection and a table with a column of every type."""
     columns = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
     database = server.create_database(f"{TYPES} create table every ({columns});")
     connection = psycopg2.connect(database.admin_uri)
@@ -131,7 +131,7 @@ def every(server: Server) -> Iterator[tuple[Any, Table]]:
 
 
 def exactly(text: str) -> Any:
-    """Return JSON with its numbers as they are written, and objects with their members in order."""
+    """Parse JSON with numbers as written and members in order."""
     return json.loads(
         text, parse_float=lambda n: ("#", n), parse_int=lambda n: ("#", n), object_pairs_hook=list
     )
@@ -160,8 +160,8 @@ def test_every_value_is_written_as_to_json_writes_it(
     texts = Object(tuple((Text(name), Value(ColumnRef(name), WireForm.TEXT)) for name in COLUMNS))
     try:
         with connection.cursor() as cursor:
-            places = ", ".join(f"%s::{type_}" for type_ in VALUES)
-            cursor.execute(f"insert into every values ({places})", [row[type_] for type_ in VALUES])
+            parameters = ", ".join(f"%s::{type_}" for type_ in VALUES)
+            cursor.execute(f"insert into every values ({parameters})", [row[type_] for type_ in VALUES])
             for name, value in made.items():
                 cursor.execute("select set_config(%s, %s, true)", (name, value))
         [ours] = exactly(found(connection, compile_result(Rows(table), record, Form.ARRAY).statement.text))
@@ -187,7 +187,7 @@ def test_names_and_words_are_escaped(every: tuple[Any, Table], name: str, word: 
 
 
 def test_objects_of_any_size(every: tuple[Any, Table]) -> None:
-    """PostgreSQL takes 100 arguments, and 1,600 columns; objects have more members."""
+    """PostgreSQL allows 100 arguments and 1,600 columns."""
     connection, table = every
     members: list[tuple[Text, Output]] = [(Text(f"m{n}"), Value(ColumnRef("c0"))) for n in range(5000)]
     with connection.cursor() as cursor:
@@ -199,8 +199,8 @@ def test_objects_of_any_size(every: tuple[Any, Table]) -> None:
     assert row == {f"m{n}": 7 for n in range(5000)}
 
 
-def test_a_column_of_another_type_than_known_is_no_broken_json(every: tuple[Any, Table]) -> None:
-    """PostgreSQL refuses the statement with the error that lets the daemon look at the database anew."""
+def test_changed_column_type_is_an_error_and_not_invalid_json(every: tuple[Any, Table]) -> None:
+    """The error makes the daemon reload the catalog."""
     connection, table = every
     statement = compile_result(
         Rows(table), Record(((Text("c1"), Value(ColumnRef("c1"))),)), Form.ARRAY

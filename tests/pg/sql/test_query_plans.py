@@ -1,4 +1,4 @@
-"""Indexes serve what REST asks for: PostgreSQL chooses them, whatever the values."""
+"""PostgreSQL uses indexes for REST queries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NAME = Record(((Text("name"), Value(ColumnRef("name"))),))
 
 @pytest.fixture(scope="module")
 def chinook(server: Server) -> Database:
-    """Give the sample with some indexes."""
+    """Return the sample database with additional indexes."""
     database = server.create_chinook()
     database.execute(INDEXES)
     return database
@@ -54,12 +54,10 @@ def chinook(server: Server) -> Database:
 
 @pytest.fixture(scope="module")
 def catalog(chinook: Database) -> Catalog:
-    """Give the catalog of it."""
     return load_catalog(chinook.uri)
 
 
 def plan(database: Database, compiled: Compiled) -> str:
-    """Return the plan of a statement."""
     connection = psycopg2.connect(database.admin_uri)
     try:
         with connection.cursor() as cursor:
@@ -91,12 +89,11 @@ CODE = JsonPath(ColumnRef("extra"), True, (parameter("code", "text"),), True)
     ],
 )
 def test_filters_use_indexes(chinook: Database, catalog: Catalog, condition: Condition, index: str) -> None:
-    """Of columns, of JSON members, and of full-text search."""
     rows = Rows(table_named(catalog, "track"), where=condition)
     assert index in plan(chinook, compile_result(rows, NAME, Form.ARRAY))
 
 
-def test_a_page_is_read_by_the_index_of_its_order(chinook: Database, catalog: Catalog) -> None:
+def test_page_is_read_with_the_index_of_its_order(chinook: Database, catalog: Catalog) -> None:
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     order = (OrderTerm(ColumnRef("track_id"), nullable=False),)
     title = Record(((Text("title"), Value(ColumnRef("title"))),))
@@ -108,8 +105,8 @@ def test_a_page_is_read_by_the_index_of_its_order(chinook: Database, catalog: Ca
     assert "on album" in shown.split("SubPlan")[0]
 
 
-def test_rows_of_large_tables_are_found_by_their_index(chinook: Database, catalog: Catalog) -> None:
-    """PostgreSQL would read all tracks to join them to a page that needs few of them."""
+def test_related_rows_of_large_tables_use_their_index(chinook: Database, catalog: Catalog) -> None:
+    """PostgreSQL would otherwise read all tracks to join them to a short page."""
     lines, track = table_named(catalog, "invoice_line"), table_named(catalog, "track")
     one = One(Rows(track, join=Join((("track_id", "track_id"),)), unique=True), NAME)
     rows = Rows(lines, order=(OrderTerm(ColumnRef("invoice_line_id"), nullable=False),), limit=500)
@@ -118,7 +115,7 @@ def test_rows_of_large_tables_are_found_by_their_index(chinook: Database, catalo
     assert "Seq Scan on track" not in shown
 
 
-def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalog) -> None:
+def test_row_selected_by_key_is_not_joined(chinook: Database, catalog: Catalog) -> None:
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     title = Record(((Text("title"), Value(ColumnRef("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
@@ -126,7 +123,7 @@ def test_a_row_found_by_its_key_is_not_joined(chinook: Database, catalog: Catalo
     assert "Join" not in plan(chinook, compile_result(rows, Record(((Text("album"), one),)), Form.ARRAY))
 
 
-def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) -> None:
+def test_related_rows_use_indexes(chinook: Database, catalog: Catalog) -> None:
     track = table_named(catalog, "track")
     of_album = Many(Rows(track, join=Join((("album_id", "album_id"),))), NAME)
     albums = Rows(table_named(catalog, "album"), limit=10)
@@ -146,7 +143,7 @@ def test_related_rows_are_found_by_indexes(chinook: Database, catalog: Catalog) 
 
 
 def test_a_page_with_related_rows_is_planned_once(chinook: Database, catalog: Catalog) -> None:
-    """PostgreSQL would plan each execution anew, if it did not know the page size."""
+    """PostgreSQL would plan every execution if it did not know the page size."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     title = Record(((Text("title"), Value(ColumnRef("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)

@@ -40,12 +40,12 @@ COUNT = Aggregate(AggregateFunction.COUNT)
 
 @pytest.fixture(scope="module")
 def films(server: Server) -> Films:
-    """Give the films; nothing changes them."""
+    """Return the films. Nothing changes them."""
     return make_films(server)
 
 
 def record(*members: tuple[str, Output | Expression] | Spread, grouped: bool = False) -> Record:
-    """Return a record; an expression is shown as a value, and a name after ``>`` is a client's."""
+    """Return a record. Expressions are shown as values, and names after ``>`` are aliases of the client."""
     return Record(tuple(map(_member, members)), grouped)
 
 
@@ -149,7 +149,7 @@ def test_rows_through_a_table_in_between(films: Films) -> None:
     assert [row["who"] for row in found] == [[{"name": "Bob"}], [{"name": "Ann"}], [{"name": "Bob"}], []]
 
 
-def test_related_rows_that_only_a_comment_says_are_single(films: Films) -> None:
+def test_relationship_declared_as_to_one_may_have_several_rows(films: Films) -> None:
     loose = Rows(films.table("part"), join=Join((("film_id", "id"),)), unique=True)
     rows = shown(films, "film", record(("id", ID), Spread(loose, record(("actor", ColumnRef("actor_id"))))))
     assert [row["id"] for row in rows] == [1, 2, 3, 4]
@@ -168,7 +168,7 @@ def test_one_related_row_is_joined(films: Films) -> None:
         assert 'left join "public"."director"' in text
 
 
-def test_the_order_of_rows_is_kept_whatever_is_spread_into_them(films: Films) -> None:
+def test_spread_relationships_preserve_the_order_of_rows(films: Films) -> None:
     by_name = OrderTerm(RelatedValue(director(films), NAME), descending=True, nulls_first=False)
     rows = shown(films, "film", record(("id", ID), Spread(director(films), record(("name", NAME)))),
                  order=(by_name, OrderTerm(ID)))  # fmt: skip
@@ -176,7 +176,6 @@ def test_the_order_of_rows_is_kept_whatever_is_spread_into_them(films: Films) ->
 
 
 def test_empty_records_and_long_names(films: Films) -> None:
-    """A row may show nothing; names that PostgreSQL would cut stay whole."""
     assert shown(films, "director", Record(())) == [{}, {}, {}]
     assert shown(films, "director", record(Spread(films_of(films), Record(()), many=True))) == [{}, {}, {}]
     long = "é" * 40
@@ -186,7 +185,7 @@ def test_empty_records_and_long_names(films: Films) -> None:
 # ---------------------------------------------------------------- groups
 
 
-def test_rows_are_grouped_by_what_is_no_aggregate(films: Films) -> None:
+def test_rows_are_grouped_by_the_other_columns(films: Films) -> None:
     output = record(("year", YEAR), ("count", COUNT), (">sum", Cast(total("budget"), "int")), grouped=True)
     by_year = (OrderTerm(YEAR, descending=True, nulls_first=True),)
     assert shown(films, "film", output, order=by_year) == [
@@ -217,10 +216,10 @@ def test_groups_are_ordered_by_related_rows(films: Films) -> None:
 
 
 def test_without_other_values_there_is_one_group(films: Films) -> None:
-    nobody = Compare(ID, Operator.LT, parameter("0"))
+    no_rows = Compare(ID, Operator.LT, parameter("0"))
     output = record(("count", COUNT), ("sum", total("budget")), grouped=True)
     assert shown(films, "film", output, order=()) == [{"count": 4, "sum": 60.5}]
-    assert shown(films, "film", output, order=(), where=nobody) == [{"count": 0, "sum": None}]
+    assert shown(films, "film", output, order=(), where=no_rows) == [{"count": 0, "sum": None}]
 
 
 @pytest.mark.parametrize(
@@ -235,10 +234,9 @@ def test_without_other_values_there_is_one_group(films: Films) -> None:
         (Cast(ColumnRef("extra"), "json"), [1, 1, 1, 1]),
     ],
 )
-def test_values_without_equality_are_grouped_too(
+def test_values_without_equality_can_be_grouped(
     films: Films, expression: Expression, sizes: list[int]
 ) -> None:
-    """Such as those of json, point and xml columns, which PostgreSQL does not compare."""
     rows = shown(films, "film", record(("key", expression), ("count", COUNT), grouped=True), order=())
     assert sorted(row["count"] for row in rows) == sizes
 
@@ -249,7 +247,7 @@ def test_computed_fields_are_grouped_by(films: Films) -> None:
     assert {"label": "Alpha!", "count": 1} in rows
 
 
-def test_embeds_are_grouped_by_what_they_show(films: Films) -> None:
+def test_embeds_are_grouped_by_value(films: Films) -> None:
     one = One(director(films), record(("name", NAME)))
     rows = shown(films, "film", record(("director", one), ("count", COUNT), grouped=True), order=())
     counted = {row["director"]["name"]: row["count"] for row in rows if row["director"]}
@@ -302,8 +300,8 @@ def test_groups_within_embeds(films: Films) -> None:
     assert [row["director"]["count"] for row in found] == [1, 1, 1, 0]
 
 
-def test_the_total_of_groups_is_that_of_their_rows(films: Films) -> None:
-    """As PostgREST counts: the rows that match, whatever is made of them."""
+def test_total_of_groups_counts_their_rows(films: Films) -> None:
+    """PostgREST counts the rows before grouping."""
     output = record(("year", YEAR), ("count", COUNT), grouped=True)
     [row] = films.run(compile_result(Rows(films.table("film")), output, Form.ARRAY, Total.EXACT))
     assert row[1:3] == (3, 4)

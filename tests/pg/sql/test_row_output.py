@@ -1,4 +1,4 @@
-"""How rows are written to JSON, whatever their members are called."""
+"""Rows are written as JSON with any member names."""
 
 from __future__ import annotations
 
@@ -28,18 +28,16 @@ insert into child values (1, 1, 'a', '{"x":  1}'), (2, 1, null, 'null'), (3, nul
 
 @pytest.fixture(scope="module")
 def family(server: Server) -> Database:
-    """Give parents and children; only read them."""
+    """Return a database with parents and children."""
     return server.create_database(SCHEMA)
 
 
 @pytest.fixture(scope="module")
 def catalog(family: Database) -> Catalog:
-    """Give the catalog of it."""
     return load_catalog(family.uri)
 
 
 def written(database: Database, compiled: Compiled) -> Any:
-    """Return the rows that a statement gives, parameters taking their sources as values."""
     text = compiled.statement.text.replace("%", "%%")
     for number in range(len(compiled.sources), 0, -1):
         text = text.replace(f"${number}", "%s::text")
@@ -48,21 +46,19 @@ def written(database: Database, compiled: Compiled) -> Any:
 
 
 def named(*members: tuple[str, Output]) -> Object:
-    """Return an object whose members have names of the schema."""
     return Object(tuple((Text(name), output) for name, output in members))
 
 
 @pytest.mark.parametrize(
     "name", ["word", 'a "quoted" name', "it's", "$1 %s", "n" * 63, "n" * 64, "é" * 31, "é" * 40]
 )
-def test_members_keep_their_names(family: Database, catalog: Catalog, name: str) -> None:
-    """Names of any characters, and those too long for PostgreSQL to call a column so."""
+def test_member_names_are_unchanged(family: Database, catalog: Catalog, name: str) -> None:
     output = named((name, Value(ColumnRef("word"))), ("x", Value(ColumnRef("id"))))
     rows = written(family, compile_query(Many(Rows(table_named(catalog, "child"), limit=1), output)))
     assert rows == [{name: "a", "x": 1}]
 
 
-def test_names_of_clients_stand_beside_names_of_the_schema(family: Database, catalog: Catalog) -> None:
+def test_aliases_and_schema_names_can_be_mixed(family: Database, catalog: Catalog) -> None:
     rows = Rows(table_named(catalog, "parent"), limit=1)
     members = (
         (Text("id"), Value(ColumnRef("id"))),
@@ -72,7 +68,6 @@ def test_names_of_clients_stand_beside_names_of_the_schema(family: Database, cat
 
 
 def test_the_same_name_twice_is_written_twice(family: Database, catalog: Catalog) -> None:
-    """As ``select=id,id`` asks for."""
     output = named(("id", Value(ColumnRef("id"))), ("id", Value(ColumnRef("id"))))
     text = compile_query(Many(Rows(table_named(catalog, "parent"), limit=1), output)).statement.text
     [(body,)] = family.execute(text)
@@ -80,7 +75,6 @@ def test_the_same_name_twice_is_written_twice(family: Database, catalog: Catalog
 
 
 def test_rows_within_rows_and_missing_ones(family: Database, catalog: Catalog) -> None:
-    """A missing row is null, no rows are an empty array, JSON columns stay what they are."""
     parent, child = table_named(catalog, "parent"), table_named(catalog, "child")
     one = One(
         Rows(parent, join=Join((("id", "parent"),)), unique=True), named(("name", Value(ColumnRef("name"))))

@@ -1,7 +1,6 @@
-"""Values of every type written and read over GraphQL: nothing is lost (docs/reference/graphql.md, Scalars).
+"""Values of every type survive writing and reading over GraphQL (docs/reference/graphql.md, Scalars).
 
-What comes back must be what PostgreSQL itself makes of the same text, and writing what was
-read must change nothing.
+The result must equal PostgreSQL's own output, and writing it again must change nothing.
 """
 
 from __future__ import annotations
@@ -174,8 +173,8 @@ grant all on thing to anon;
 """
 
 
-def stand_ins(server: Server) -> str:
-    """Return SQL that makes up for types that the server lacks: any that keeps their texts as they are."""
+def substitutes(server: Server) -> str:
+    """Return SQL that creates substitutes for types that the server lacks."""
     citext = "create extension citext" if server.has("citext") else "create domain citext as text"
     multirange = "" if server.version >= 14 else "create domain int4multirange as text"
     return f"{citext}; {multirange}"
@@ -187,14 +186,14 @@ FIELDS = " ".join(COLUMNS)
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    database = server.create_database(stand_ins(server), TYPES, TABLE)
+    database = server.create_database(substitutes(server), TYPES, TABLE)
     with serving(reactor, database, graphql_max_tokens=100_000) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
 def judge(api: Service) -> Iterator[Any]:
-    """Give a cursor of the database's own."""
+    """Return a cursor on the database."""
     connection = psycopg2.connect(api.database.admin_uri)
     connection.autocommit = True
     with connection.cursor() as cursor:
@@ -203,7 +202,7 @@ def judge(api: Service) -> Iterator[Any]:
 
 
 def expected(judge: Any, row: dict[str, Any]) -> dict[str, Any]:
-    """Return how PostgreSQL itself writes the values of a row, from their texts."""
+    """Return the values of a row as PostgreSQL writes them."""
     parts: list[str] = []
     texts: list[str] = []
 
@@ -215,31 +214,30 @@ def expected(judge: Any, row: dict[str, Any]) -> dict[str, Any]:
         parts.append(f"to_json((%s::{kind.type}){'::text' if kind.text else ''})::text")
         return len(parts) - 1, None
 
-    places = {
+    positions = {
         name: [written(COLUMNS[name], item) for item in value]
         if isinstance(value, list)
         else written(COLUMNS[name], value)
         for name, value in row.items()
     }
     judge.execute(f"select {', '.join(parts) or 'null'}", texts)
-    answers = judge.fetchone()
+    texts_out = judge.fetchone()
 
-    def found(place: Any) -> Any:
-        if isinstance(place, list):
-            return [found(item) for item in place]
-        return json.loads(answers[place[0]]) if isinstance(place, tuple) else place
+    def found(position: Any) -> Any:
+        if isinstance(position, list):
+            return [found(item) for item in position]
+        return json.loads(texts_out[position[0]]) if isinstance(position, tuple) else position
 
-    return {name: found(place) for name, place in places.items()}
+    return {name: found(position) for name, position in positions.items()}
 
 
 def can_be_stored(row: dict[str, Any], server: Server) -> bool:
-    """Tell whether the server has the row's values: PostgreSQL 13 has no infinite numeric."""
+    """Whether the server supports the values: PostgreSQL 13 has no infinite numeric."""
     numerics = [row["numeric"], *(row["numeric_list"] or ())]
     return server.version >= 14 or not {"Infinity", "-Infinity"} & set(numerics)
 
 
 def literal(name: str, value: Any) -> str:
-    """Return a value as it is written in a document."""
     if isinstance(value, list):
         return f"[{', '.join(literal(name, item) for item in value)}]"
     if value is not None and COLUMNS[name].enum:
@@ -248,7 +246,7 @@ def literal(name: str, value: Any) -> str:
 
 
 async def insert(api: Service, row: dict[str, Any], *, as_literals: bool) -> dict[str, Any]:
-    """Write a row anew and return what its columns show."""
+    """Replace a row and return its columns."""
     if as_literals:
         members = ", ".join(f"{name}: {literal(name, value)}" for name, value in row.items())
         text = (
@@ -282,17 +280,17 @@ async def test_every_value_comes_back_as_postgresql_writes_it(
 
 
 @given(rows=st.lists(ROWS, min_size=2, max_size=3))
-async def test_rows_that_travel_as_one_value_lose_nothing(
+async def test_rows_sent_as_one_value_are_unchanged(
     api: Service, server: Server, judge: Any, rows: list[dict[str, Any]]
 ) -> None:
     assume(all(can_be_stored(row, server) for row in rows))
     query = f"""mutation($o: [thingInsertInput!]!) {{ deleteFromthingCollection(atMost: 9) {{ affectedCount }}
         r: insertIntothingCollection(objects: $o) {{ records {{ id {FIELDS} }} }} }}"""
     objects = [{"id": number, **row} for number, row in enumerate(rows)]
-    answer = await api.ask(query, {"o": objects})
-    assert [len(bound.values) for bound in answer.messages[0].statements][1] == 1
+    response = await api.ask(query, {"o": objects})
+    assert [len(bound.values) for bound in response.messages[0].statements][1] == 1
     expectation = [{"id": number, **expected(judge, row)} for number, row in enumerate(rows)]
-    assert answer.data["r"]["records"] == expectation
+    assert response.data["r"]["records"] == expectation
     again = await api.data(query, {"o": expectation})
     assert again["r"]["records"] == expectation
 
@@ -322,13 +320,12 @@ async def test_big_integers_are_strings_without_loss(api: Service, value: str) -
         ("docb", "\"\\u0000\""), ("int4_list", [[1]]),
     ],
 )  # fmt: skip
-async def test_values_that_do_not_fit_the_type_are_refused(api: Service, name: str, value: Any) -> None:
-    """By the scalar, or by PostgreSQL with its SQLSTATE; nothing is written."""
+async def test_values_that_do_not_fit_the_type_are_rejected(api: Service, name: str, value: Any) -> None:
     query = "mutation($o: thingInsertInput!) { insertIntothingCollection(objects: [$o]) { affectedCount } }"
     api.database.execute("delete from thing")
-    answer = await api.ask(query, {"o": {"id": 1, name: value}})
-    [error] = answer.errors
-    if answer.messages:
+    response = await api.ask(query, {"o": {"id": 1, name: value}})
+    [error] = response.errors
+    if response.messages:
         assert error["extensions"]["code"][:2] in ("22", "23")
     else:
         assert name in error["message"] or "Invalid input" in error["message"]

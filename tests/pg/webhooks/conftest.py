@@ -1,4 +1,4 @@
-"""Fixtures of the tests of webhooks: the management API, and what delivers."""
+"""Fixtures for webhook tests: the management API and its deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EMPTY = "".join(
     f"delete from webhooks.{table};"
     for table in ("due", "delivery", "request", "event", "idempotency", "endpoint")
 )
-"""To truncate the tables, which are small, takes more processor time than most tests."""
+"""Deletes all rows. TRUNCATE of these small tables would take more processor time than most tests."""
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def service(server: Server, reactor: Any) -> Iterator[Management]:
 
 @pytest.fixture
 def api(service: Management) -> Iterator[Management]:
-    """Give the module's API without endpoints, events and deliveries."""
+    """Return the module's API without endpoints, events and deliveries."""
     service.database.execute(EMPTY)
     yield service
     service.reason = None

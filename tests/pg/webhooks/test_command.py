@@ -1,4 +1,4 @@
-"""The operator's commands for webhooks: what they do, print, and how they exit."""
+"""The operator's commands for webhooks: effects, output and exit codes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 TRANSFERRED = "v1.project.transferred"
-NOT_UNDERSTOOD = [
+MALFORMED_COMMANDS = [
     ("organization",),
     ("organization", "create", "not a slug"),
     ("project", "create", "short", "--organization", "acme"),
@@ -60,47 +60,45 @@ NOT_UNDERSTOOD = [
 
 
 class Operator:
-    """Runs the command with a database.
+    """Runs the command line against a database.
 
-    :ivar notes: what the last command had to say besides what it prints.
+    :ivar notes: notes that the last command printed to stderr.
+
     """
 
     def __init__(self, database: Database) -> None:
         self.notes = ""
         self._environ = {
-            "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none",
+            "DATAAPI_PROJECT_DB_URI": "postgresql://nouser@127.0.0.1:1/none",
             "DATAAPI_PROJECT_REQUIRE_API_KEY": "no",
             "DATAAPI_WEBHOOKS_DB_URI": database.uri,
             "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
         }
 
     def configure(self, key: str, value: str) -> None:
-        """Set a key of the environment."""
         self._environ[key] = value
 
     def clear(self, *keys: str) -> None:
-        """Take keys out of the environment."""
         for key in keys:
             del self._environ[key]
 
     def keys(self, *keys: str) -> None:
-        """Configure other encryption keys."""
         self._environ["DATAAPI_WEBHOOKS_ENCRYPTION_KEY"] = "\n".join(keys)
 
-    def says(self, *arguments: str) -> str:
-        """Return what a command prints that does what it is asked to."""
-        code, output, self.notes = self.tries(*arguments)
+    def output_of(self, *arguments: str) -> str:
+        """Return the output of a command that succeeds."""
+        code, output, self.notes = self.run_command(*arguments)
         assert (code, self.notes[:6]) in ((0, ""), (0, "note: "))
         return output
 
-    def fails(self, *arguments: str, status: int = os.EX_DATAERR) -> str:
-        """Return the error of a command that is not carried out."""
-        code, output, errors = self.tries(*arguments)
+    def error_of(self, *arguments: str, status: int = os.EX_DATAERR) -> str:
+        """Return the error of a command that fails."""
+        code, output, errors = self.run_command(*arguments)
         assert (code, output) == (status, "")
         assert len(errors.splitlines()) == 1
         return errors
 
-    def tries(self, *arguments: str) -> tuple[int, str, str]:
+    def run_command(self, *arguments: str) -> tuple[int, str, str]:
         """Return exit code, output and errors."""
         output, errors = io.StringIO(), io.StringIO()
         code = run(arguments, self._environ, output, errors)
@@ -109,111 +107,107 @@ class Operator:
 
 @pytest.fixture
 def operator(database: Database, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Operator:
-    """Give the command with this test's database, where no configuration file lies about."""
+    """Return the command line for this test's database, in a directory without a configuration file."""
     monkeypatch.chdir(str(tmp_path))
     return Operator(database)
 
 
-def test_migrate_says_what_it_applied(database: Database, operator: Operator) -> None:
+def test_migrate_prints_applied_migrations(database: Database, operator: Operator) -> None:
     allow_migrations(database)
-    applied = operator.says("migrate").splitlines()
+    applied = operator.output_of("migrate").splitlines()
     assert applied == [f"applied migration {one.number} ({one.name})" for one in bundled_migrations()]
-    assert operator.says("migrate") == "the schema webhooks is up to date\n"
+    assert operator.output_of("migrate") == "the schema webhooks is up to date\n"
 
 
-def test_a_role_that_may_not_migrate_is_shown_what_to_run(operator: Operator) -> None:
-    assert "create schema webhooks authorization authenticator" in operator.fails(
+def test_missing_privilege_to_migrate_shows_the_statement_to_run(operator: Operator) -> None:
+    assert "create schema webhooks authorization authenticator" in operator.error_of(
         "organization", "list", status=os.EX_NOPERM
     )
 
 
-def test_without_the_section_webhooks_are_off(database: Database, operator: Operator) -> None:
-    """A command that would make the schema makes nothing."""
+def test_webhooks_are_off_without_their_section(database: Database, operator: Operator) -> None:
     database.execute(f"grant create on database {database.name} to authenticator")
     operator.clear("DATAAPI_WEBHOOKS_DB_URI", "DATAAPI_WEBHOOKS_ENCRYPTION_KEY")
     operator.configure("DATAAPI_PROJECT_DB_URI", database.uri)
     expected = "webhooks are off: the configuration has no section [webhooks]\n"
     for command in (("organization", "create", "acme"), ("migrate",)):
-        assert operator.fails(*command, status=os.EX_CONFIG) == expected
+        assert operator.error_of(*command, status=os.EX_CONFIG) == expected
     assert database.execute("select to_regnamespace('webhooks')") == [(None,)]
 
 
-def test_database_out_of_reach_is_one_line(operator: Operator) -> None:
-    operator._environ["DATAAPI_WEBHOOKS_DB_URI"] = "postgresql://nobody@127.0.0.1:1/none"
-    told = operator.fails("organization", "list", status=os.EX_UNAVAILABLE)
-    assert told.startswith("webhooks: the database cannot be used: ")
+def test_unreachable_database_is_reported_in_one_line(operator: Operator) -> None:
+    operator._environ["DATAAPI_WEBHOOKS_DB_URI"] = "postgresql://nouser@127.0.0.1:1/none"
+    error = operator.error_of("organization", "list", status=os.EX_UNAVAILABLE)
+    assert error.startswith("webhooks: the database cannot be used: ")
 
 
 def test_organizations_are_created_allowed_and_listed(database: Database, operator: Operator) -> None:
     allow_migrations(database)
-    assert operator.says("organization", "create", "acme") == ""
-    assert operator.says("organization", "create", "beta", "--early-access") == ""
-    assert operator.says("organization", "list") == "acme\t-\nbeta\tearly-access\n"
-    operator.says("organization", "allow", "acme")
-    operator.says("organization", "disallow", "beta")
-    assert operator.says("organization", "list") == "acme\tearly-access\nbeta\t-\n"
-    assert operator.fails("organization", "create", "acme").endswith("organization acme already exists\n")
-    told = operator.fails("organization", "create", "acme", "--early-access")
-    assert "to add it to the early access allowlist: dataapi organization allow acme" in told
+    assert operator.output_of("organization", "create", "acme") == ""
+    assert operator.output_of("organization", "create", "beta", "--early-access") == ""
+    assert operator.output_of("organization", "list") == "acme\t-\nbeta\tearly-access\n"
+    operator.output_of("organization", "allow", "acme")
+    operator.output_of("organization", "disallow", "beta")
+    assert operator.output_of("organization", "list") == "acme\tearly-access\nbeta\t-\n"
+    assert operator.error_of("organization", "create", "acme").endswith("organization acme already exists\n")
+    error = operator.error_of("organization", "create", "acme", "--early-access")
+    assert "to add it to the early access allowlist: dataapi organization allow acme" in error
     for action in ("allow", "disallow"):
-        assert "organization gamma does not exist" in operator.fails("organization", action, "gamma")
+        assert "organization gamma does not exist" in operator.error_of("organization", action, "gamma")
 
 
 def test_projects_belong_to_an_organization(database: Database, operator: Operator) -> None:
     allow_migrations(database)
-    operator.says("organization", "create", "acme")
-    assert operator.says("project", "create", REF, "--organization", "acme") == ""
-    assert operator.says("project", "list") == f"{REF}\tacme\n"
-    assert f"project {REF} already exists" in operator.fails(
+    operator.output_of("organization", "create", "acme")
+    assert operator.output_of("project", "create", REF, "--organization", "acme") == ""
+    assert operator.output_of("project", "list") == f"{REF}\tacme\n"
+    assert f"project {REF} already exists" in operator.error_of(
         "project", "create", REF, "--organization", "acme"
     )
-    assert "organization beta does not exist" in operator.fails(
+    assert "organization beta does not exist" in operator.error_of(
         "project", "create", REF, "--organization", "beta"
     )
 
 
-async def test_an_operators_token_is_of_no_organization(
-    database: Database, pool: Pool, operator: Operator
-) -> None:
+async def test_operator_token_has_no_organization(database: Database, pool: Pool, operator: Operator) -> None:
     allow_migrations(database)
-    secret = operator.says("token", "create", "--operator").strip()
+    secret = operator.output_of("token", "create", "--operator").strip()
     directory = make_store(pool, Cipher([KEY]), 14).directory
     access = await directory.access(secret)
     assert access is not None
     assert access.token.operator
-    assert operator.says("token", "list") == f"{access.token.id}\t-\toperator\t-\tusable\n"
-    refused = operator.fails(
+    assert operator.output_of("token", "list") == f"{access.token.id}\t-\toperator\t-\tusable\n"
+    refused = operator.error_of(
         "token", "create", "--operator", "--permission", "webhooks:write", status=os.EX_USAGE
     )
     assert "--permission cannot be used with --operator" in refused
-    operator.says("token", "revoke", str(access.token.id))
+    operator.output_of("token", "revoke", str(access.token.id))
     assert await directory.access(secret) is None
 
 
-async def test_the_configured_organization_is_taken_where_none_is_named(
+async def test_configured_organization_is_the_default(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """``organization`` of [project] says whose the project, its tokens and its events are."""
     allow_migrations(database)
     operator.configure("DATAAPI_PROJECT_REF", REF)
     operator.configure("DATAAPI_PROJECT_ORGANIZATION", "acme")
-    operator.says("organization", "create", "acme", "--early-access")
-    operator.says("project", "create", REF)
-    assert operator.says("project", "list") == f"{REF}\tacme\n"
-    operator.says("token", "create")
-    assert "\tacme\t" in operator.says("token", "list")
+    operator.output_of("organization", "create", "acme", "--early-access")
+    operator.output_of("project", "create", REF)
+    assert operator.output_of("project", "list") == f"{REF}\tacme\n"
+    operator.output_of("token", "create")
+    assert "\tacme\t" in operator.output_of("token", "list")
     store = make_store(pool, Cipher([KEY]), 14)
     await add_endpoint(store)
-    operator.says("event", "publish", "v1.project.restarted", "--project", REF)
+    operator.output_of("event", "publish", "v1.project.restarted", "--project", REF)
     [work] = await claim(store)
     assert json.loads(work.body or b"")["payload"]["organization_slug"] == "acme"
     assert (
-        operator.fails("project", "create", "z" * 20, status=os.EX_USAGE)
+        operator.error_of("project", "create", "z" * 20, status=os.EX_USAGE)
         == f"webhooks: --organization is required: the configuration has no project {'z' * 20}\n"
     )
 
 
-def test_one_of_several_configured_organizations_has_to_be_named(
+def test_organization_is_required_if_several_are_configured(
     database: Database, operator: Operator, tmp_path: Path
 ) -> None:
     allow_migrations(database)
@@ -222,26 +216,26 @@ def test_one_of_several_configured_organizations_has_to_be_named(
     config.write_text(
         "".join(
             f"[project:{ref}]\norganization = {organization}\nhosts = {organization}.example\n"
-            "db-uri = postgresql://nobody@127.0.0.1:1/none\nrequire-api-key = no\n"
+            "db-uri = postgresql://nouser@127.0.0.1:1/none\nrequire-api-key = no\n"
             for ref, organization in ((REF, "acme"), (other, "globex"))
         )
     )
     operator.clear("DATAAPI_PROJECT_DB_URI", "DATAAPI_PROJECT_REQUIRE_API_KEY")
     named = ("--config", str(config))
-    operator.says("organization", "create", "globex", *named)
-    operator.says("project", "create", other, *named)
-    assert operator.says("project", "list", *named) == f"{other}\tglobex\n"
+    operator.output_of("organization", "create", "globex", *named)
+    operator.output_of("project", "create", other, *named)
+    assert operator.output_of("project", "list", *named) == f"{other}\tglobex\n"
     assert (
-        operator.fails("token", "create", *named, status=os.EX_USAGE)
+        operator.error_of("token", "create", *named, status=os.EX_USAGE)
         == "webhooks: --organization is required: the configuration names several organizations\n"
     )
 
 
-async def test_a_project_goes_to_another_organization_with_all_that_is_its_own(
+async def test_transfer_moves_a_project_with_its_endpoints_and_history(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
     store = await migrated(database, pool)
-    operator.says("organization", "create", "globex", "--early-access")
+    operator.output_of("organization", "create", "globex", "--early-access")
     there = Scope("globex", REF)
     own = await add_endpoint(store, PROJECT, custom_headers={"x-key": "1"})
     for scope in (ACME, Scope("globex")):
@@ -249,20 +243,20 @@ async def test_a_project_goes_to_another_organization_with_all_that_is_its_own(
     await publish(store)
     [before] = await claim(store)
     await publish(store)
-    assert operator.says("project", "transfer", REF, "--organization", "globex") == ""
-    assert operator.says("project", "list") == f"{REF}\tglobex\n"
+    assert operator.output_of("project", "transfer", REF, "--organization", "globex") == ""
+    assert operator.output_of("project", "list") == f"{REF}\tglobex\n"
     assert await store.endpoints.page(PROJECT, 10, 0) == ((), 0)
     assert await store.endpoints.read(there, own.id) == replace(own, scope=there)
     assert await store.queue.finish([success(before)])
     assert await store.history.read(there, before.claim.delivery_id) is not None
     assert await store.history.read(PROJECT, before.claim.delivery_id) is None
-    told = [
+    payloads = [
         (work.endpoint_id == own.id, json.loads(work.body or b"")["payload"]) for work in await claim(store)
     ]
-    moved = [(is_own, one["organization_slug"]) for is_own, one in told if "target" in one]
+    moved = [(is_own, one["organization_slug"]) for is_own, one in payloads if "target" in one]
     assert sorted(moved) == [(False, "acme"), (False, "globex"), (True, "acme"), (True, "globex")]
-    assert [one["organization_slug"] for is_own, one in told if "target" not in one] == ["acme"]
-    for _, one in told:
+    assert [one["organization_slug"] for is_own, one in payloads if "target" not in one] == ["acme"]
+    for _, one in payloads:
         if "target" in one:
             assert (one["source"], one["target"]) == (
                 {"organization_slug": "acme"},
@@ -275,67 +269,68 @@ async def test_a_project_goes_to_another_organization_with_all_that_is_its_own(
     assert [work.endpoint_id for work in await claim(store)] == [own.id]
 
 
-async def test_refused_transfers_publish_nothing(database: Database, pool: Pool, operator: Operator) -> None:
+async def test_rejected_transfer_publishes_nothing(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     for project, organization, error in (
         ("z" * 20, "acme", f"project {'z' * 20} does not exist"),
-        (REF, "nobody", "organization nobody does not exist"),
+        (REF, "missing", "organization missing does not exist"),
         (REF, "acme", f"project {REF} already belongs to organization acme"),
     ):
-        assert error in operator.fails("project", "transfer", project, "--organization", organization)
+        assert error in operator.error_of("project", "transfer", project, "--organization", organization)
     assert database.execute("select count(*) from webhooks.event") == [(0,)]
-    assert operator.says("project", "list") == f"{REF}\tacme\n"
+    assert operator.output_of("project", "list") == f"{REF}\tacme\n"
 
 
-async def test_a_transfer_is_published_only_for_organizations_on_the_allowlist(
+async def test_transfer_is_published_only_for_organizations_on_the_allowlist(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
     store = await migrated(database, pool)
     own = await add_endpoint(store, PROJECT)
     for organization in ("globex", "initech"):
-        operator.says("organization", "create", organization)
-        operator.says("project", "transfer", REF, "--organization", organization)
+        operator.output_of("organization", "create", organization)
+        operator.output_of("project", "transfer", REF, "--organization", organization)
     payloads = [json.loads(work.body or b"")["payload"] for work in await claim(store)]
     assert [one["organization_slug"] for one in payloads] == ["acme"]
     assert await store.endpoints.read(Scope("initech", REF), own.id) is not None
 
 
-async def test_after_resealing_an_older_key_can_be_taken_away(
+async def test_old_key_can_be_removed_after_resealing(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """Every endpoint's secret and headers are sealed with the first key, once; nothing else of it changes."""
     store = await migrated(database, pool)
     made = [await add_endpoint(store, custom_headers={"x-key": str(number)}) for number in range(3)]
     await publish(store)
     newest = new_key()
     operator.keys(newest, KEY)
-    assert operator.says("secrets", "reseal") == "endpoints resealed: 3\n"
-    assert operator.says("secrets", "reseal") == "endpoints resealed: 0\n"
-    alone = make_store(pool, Cipher([newest]), 14)
-    assert [await alone.endpoints.read(ACME, one.id) for one in made] == made
-    work = await claim(alone)
+    assert operator.output_of("secrets", "reseal") == "endpoints resealed: 3\n"
+    assert operator.output_of("secrets", "reseal") == "endpoints resealed: 0\n"
+    with_new_key = make_store(pool, Cipher([newest]), 14)
+    assert [await with_new_key.endpoints.read(ACME, one.id) for one in made] == made
+    work = await claim(with_new_key)
     assert {(one.signing_secret, one.custom_headers["x-key"]) for one in work} == {
         (SECRET, str(number)) for number in range(3)
     }
 
 
-async def test_resealing_names_what_no_key_opens(database: Database, pool: Pool, operator: Operator) -> None:
+async def test_resealing_reports_endpoints_that_no_key_decrypts(
+    database: Database, pool: Pool, operator: Operator
+) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     lost = await add_endpoint(make_store(pool, Cipher([new_key()]), 14))
     operator.keys(new_key(), KEY)
     error = f"endpoints resealed: 1; cannot be decrypted with any encryption-key: 1 ({lost.id})"
-    assert error in operator.fails("secrets", "reseal", status=os.EX_CONFIG)
+    assert error in operator.error_of("secrets", "reseal", status=os.EX_CONFIG)
     operator.keys()
-    assert "encryption-key is not configured" in operator.fails("secrets", "reseal", status=os.EX_CONFIG)
+    assert "encryption-key is not configured" in operator.error_of("secrets", "reseal", status=os.EX_CONFIG)
 
 
-async def test_token_create_prints_the_token_alone(
-    database: Database, pool: Pool, operator: Operator
-) -> None:
+async def test_token_create_prints_only_the_token(database: Database, pool: Pool, operator: Operator) -> None:
     store = await migrated(database, pool)
-    plain = operator.says("token", "create", "--organization", "acme").strip()
+    plain = operator.output_of("token", "create", "--organization", "acme").strip()
     access = await store.directory.access(plain)
     assert access is not None
     token = access.token
@@ -344,7 +339,7 @@ async def test_token_create_prints_the_token_alone(
     assert operator.notes == (
         "note: the token has webhooks:read and webhooks:write; --permission grants others: events:publish\n"
     )
-    publisher = operator.says(
+    publisher = operator.output_of(
         "token", "create", "--organization", "acme", "--permission", "events:publish", "--expires", "30"
     ).strip()
     others = await store.directory.access(publisher)
@@ -357,20 +352,22 @@ async def test_token_create_prints_the_token_alone(
     dump = str(database.execute("select t::text from webhooks.token t"))
     assert plain not in dump
     assert plain.removeprefix("dapat_") not in dump
-    assert "organization beta does not exist" in operator.fails("token", "create", "--organization", "beta")
+    assert "organization beta does not exist" in operator.error_of(
+        "token", "create", "--organization", "beta"
+    )
 
 
 async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, operator: Operator) -> None:
     store = await migrated(database, pool)
     create = ("token", "create", "--organization", "acme", "--expires", "1")
-    made = [operator.says(*create).strip() for _ in range(3)]
+    made = [operator.output_of(*create).strip() for _ in range(3)]
     first, second, third = await store.directory.tokens()
-    operator.says("token", "revoke", str(first.id))
+    operator.output_of("token", "revoke", str(first.id))
     database.execute(f"update webhooks.token set expires_at = now() where id = '{second.id}'")
     identified = [await store.directory.access(secret) for secret in made]
     assert [one and one.token.id for one in identified] == [None, None, third.id]
     assert await store.directory.access("dapat_unknown\udfff") is None
-    lines = [line.split("\t") for line in operator.says("token", "list").splitlines()]
+    lines = [line.split("\t") for line in operator.output_of("token", "list").splitlines()]
     assert [(line[0], line[-1]) for line in lines] == [
         (str(first.id), "revoked"),
         (str(second.id), "expired"),
@@ -378,35 +375,36 @@ async def test_tokens_can_be_revoked_and_expire(database: Database, pool: Pool, 
     ]
     assert lines[2][1:3] == ["acme", "webhooks:read,webhooks:write"]
     unknown = "01a1fe7d-2779-768f-9fe6-11d12301e463"
-    assert f"token {unknown} does not exist" in operator.fails("token", "revoke", unknown)
+    assert f"token {unknown} does not exist" in operator.error_of("token", "revoke", unknown)
 
 
 @pytest.mark.parametrize("style", ["German, DMY", "SQL, DMY", "Postgres, MDY"])
 async def test_commands_work_under_any_date_style(
     database: Database, pool: Pool, operator: Operator, style: str
 ) -> None:
-    """A token that is created is printed, and dates are those of ISO 8601."""
     store = await migrated(database, pool)
     database.execute(f"alter database {database.name} set datestyle = '{style}'")
-    secret = operator.says("token", "create", "--organization", "acme", "--expires", "30").strip()
+    secret = operator.output_of("token", "create", "--organization", "acme", "--expires", "30").strip()
     access = await store.directory.access(secret)
     assert access is not None
     assert access.token.expires_at is not None
     expiry = f"{access.token.expires_at:%Y-%m-%d}"
     permissions = "webhooks:read,webhooks:write"
-    assert operator.says("token", "list") == f"{access.token.id}\tacme\t{permissions}\t{expiry}\tusable\n"
-    operator.says("token", "revoke", str(access.token.id))
-    assert operator.says("token", "list").endswith("\trevoked\n")
+    assert (
+        operator.output_of("token", "list") == f"{access.token.id}\tacme\t{permissions}\t{expiry}\tusable\n"
+    )
+    operator.output_of("token", "revoke", str(access.token.id))
+    assert operator.output_of("token", "list").endswith("\trevoked\n")
 
 
-async def test_event_publish_raises_one_and_prints_its_id(
-    database: Database, pool: Pool, operator: Operator
-) -> None:
+async def test_event_publish_prints_the_event_id(database: Database, pool: Pool, operator: Operator) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     call = ("event", "publish", "--organization", "acme")
-    first = operator.says(*call, "v1.project.paused", "--project", REF, "--payload", '{"reason": "other"}')
-    second = operator.says(*call, "v1.organization.member.added", "--payload", '{"price": 1.10}')
+    first = operator.output_of(
+        *call, "v1.project.paused", "--project", REF, "--payload", '{"reason": "other"}'
+    )
+    second = operator.output_of(*call, "v1.organization.member.added", "--payload", '{"price": 1.10}')
     assert UUID(first.strip()).version == 7
     assert first != second
     bodies = [work.body or b"" for work in sorted(await claim(store), key=lambda work: work.event_id)]
@@ -417,29 +415,29 @@ async def test_event_publish_raises_one_and_prints_its_id(
     assert b'"price": 1.10' in bodies[1]
 
 
-async def test_event_publish_takes_an_idempotency_key(
+async def test_event_publish_accepts_an_idempotency_key(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """The same key within 24 hours prints the first id and raises nothing, over HTTP and SQL as well."""
+    """The key is valid across the command line, HTTP and SQL."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     call = ("event", "publish", "--organization", "acme", "v1.organization.member.added", "--idempotency-key")
-    first = operator.says(*call, "deployed 7")
-    assert operator.says(*call, "deployed 7") == first
-    assert operator.says(*call, "deployed 8") != first
+    first = operator.output_of(*call, "deployed 7")
+    assert operator.output_of(*call, "deployed 7") == first
+    assert operator.output_of(*call, "deployed 8") != first
     again = await store.publisher.publish(NewEvent("v1.organization.member.added", ACME, {}, "deployed 7"))
     assert str(again) == first.strip()
     assert len(await claim(store)) == 2
     for key in ("", "k" * 256):
-        assert "an idempotency key of 1 to 255 characters" in operator.fails(*call, key)
+        assert "an idempotency key of 1 to 255 characters" in operator.error_of(*call, key)
 
 
-async def test_event_publish_says_what_is_refused(database: Database, pool: Pool, operator: Operator) -> None:
+async def test_event_publish_explains_rejections(database: Database, pool: Pool, operator: Operator) -> None:
     store = await migrated(database, pool)
     await store.directory.create_organization("denied")
     joined, restored = "v1.organization.member.added", "v1.project.restored"
     for organization, event_type, more, error in (
-        ("nobody", joined, (), "there is no organization nobody"),
+        ("missing", joined, (), "there is no organization missing"),
         ("acme", restored, ("--project", "z" * 20), "there is no project"),
         ("denied", joined, (), "organization denied is not on the early access allowlist"),
         ("denied", restored, ("--project", REF), "does not belong to organization denied"),
@@ -450,15 +448,15 @@ async def test_event_publish_says_what_is_refused(database: Database, pool: Pool
     ):
         call = ("event", "publish", event_type, "--organization", organization, *more)
         status = os.EX_USAGE if "is required" in error else os.EX_DATAERR
-        assert error in operator.fails(*call, status=status)
+        assert error in operator.error_of(*call, status=status)
 
 
-@pytest.mark.parametrize("arguments", NOT_UNDERSTOOD)
-def test_malformed_commands_exit_as_such(
+@pytest.mark.parametrize("arguments", MALFORMED_COMMANDS)
+def test_malformed_command_is_a_usage_error(
     operator: Operator, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exited:
-        operator.tries(*arguments)
+        operator.run_command(*arguments)
     assert exited.value.code == os.EX_USAGE
     assert "usage: dataapi" in capsys.readouterr().err
 
@@ -466,7 +464,7 @@ def test_malformed_commands_exit_as_such(
 ORDER = "v1.shop.order"
 
 
-async def test_rows_are_watched_from_the_command_line(
+async def test_watch_and_unwatch_install_and_remove_triggers(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
     store = await migrated(database, pool)
@@ -475,8 +473,8 @@ async def test_rows_are_watched_from_the_command_line(
     operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", ORDER)
     watch = ("webhooks", "watch", "item", ORDER, "--columns", "id, size", "--when", "new.id > 1",
              "--operations", "insert,update", "--project", REF)  # fmt: skip
-    assert "only its owner may watch" in operator.fails(*watch, status=os.EX_NOPERM)
-    assert operator.says(*watch, "--owner-uri", database.admin_uri) == ""
+    assert "only its owner may watch" in operator.error_of(*watch, status=os.EX_NOPERM)
+    assert operator.output_of(*watch, "--owner-uri", database.admin_uri) == ""
     database.execute("insert into item values (1, 1), (2, 2)")
     [work] = await claim(store)
     payload = json.loads(work.body or b"")["payload"]
@@ -486,69 +484,68 @@ async def test_rows_are_watched_from_the_command_line(
         {"id": 2, "size": 2},
     )
     installed_catalogue([ORDER]).check(ORDER, payload)
-    assert operator.says("webhooks", "unwatch", "item", "--owner-uri", database.admin_uri) == ""
+    assert operator.output_of("webhooks", "unwatch", "item", "--owner-uri", database.admin_uri) == ""
     database.execute("insert into item values (3, 3)")
     assert await claim(store) == ()
 
 
-def test_the_sql_of_a_watch_is_printed(operator: Operator) -> None:
+def test_watch_prints_its_sql(operator: Operator) -> None:
     operator.configure("DATAAPI_PROJECT_ORGANIZATION", "acme")
-    assert operator.says("webhooks", "watch", "it's", ORDER, "--columns", "a,b", "--print") == (
+    assert operator.output_of("webhooks", "watch", "it's", ORDER, "--columns", "a,b", "--print") == (
         "select webhooks.watch('it''s', 'v1.shop.order', \"columns\" => array['a', 'b'], "
         "\"organization\" => 'acme');\n"
     )
-    printed = operator.says("webhooks", "watch", "t", ORDER, "--organization-column", "tenant", "--print")
+    printed = operator.output_of(
+        "webhooks", "watch", "t", ORDER, "--organization-column", "tenant", "--print"
+    )
     assert "\"organization_column\" => 'tenant');" in printed
-    assert operator.says("webhooks", "unwatch", "t", "--print") == "select webhooks.unwatch('t');\n"
-    assert operator.says("webhooks", "unwatch", "t", ORDER, "--print") == (
+    assert operator.output_of("webhooks", "unwatch", "t", "--print") == "select webhooks.unwatch('t');\n"
+    assert operator.output_of("webhooks", "unwatch", "t", ORDER, "--print") == (
         "select webhooks.unwatch('t', 'v1.shop.order');\n"
     )
 
 
-async def test_types_that_are_not_declared_are_not_watched(
-    database: Database, pool: Pool, operator: Operator
-) -> None:
+async def test_watch_rejects_undeclared_types(database: Database, pool: Pool, operator: Operator) -> None:
     await migrated(database, pool)
     database.execute("create table item (id int); alter table item owner to authenticator")
-    error = operator.fails("webhooks", "watch", "item", ORDER, "--organization", "acme")
+    error = operator.error_of("webhooks", "watch", "item", ORDER, "--organization", "acme")
     assert "no event catalogue has the type v1.shop.order; Add it to row-change-types in [webhooks]" in error
 
 
-async def test_types_of_row_changes_are_added_and_removed(
+async def test_row_change_types_can_be_added_and_removed(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
     await migrated(database, pool)
     database.execute("create table item (id int)")
     as_owner = ("--owner-uri", database.admin_uri)
     watching = ("webhooks", "watch", "item", ORDER, "--organization", "acme", *as_owner)
-    assert operator.says("webhooks", "types", "add", ORDER) == ""
-    assert f"type {ORDER} already exists" in operator.fails("webhooks", "types", "add", ORDER)
-    assert "type v1.project.paused already exists" in operator.fails(
+    assert operator.output_of("webhooks", "types", "add", ORDER) == ""
+    assert f"type {ORDER} already exists" in operator.error_of("webhooks", "types", "add", ORDER)
+    assert "type v1.project.paused already exists" in operator.error_of(
         "webhooks", "types", "add", "v1.project.paused"
     )
-    operator.says(*watching)
-    assert operator.says("webhooks", "watches").endswith("\tok\n")
+    operator.output_of(*watching)
+    assert operator.output_of("webhooks", "watches").endswith("\tok\n")
     store = make_store(pool, Cipher([KEY]), 14)
     await add_endpoint(store, event_types=(ORDER,))
     database.execute("insert into item values (1)")
     assert [work.event_type for work in await claim(store)] == [ORDER]
-    # Another daemon with its own catalogue starts.
+    # Another daemon starts, with its own catalogue.
     await store.publisher.sync_event_types({}, ["v1.project.paused"])
-    operator.says(*watching)
-    assert operator.says("webhooks", "types", "list") == f"{ORDER}\n"
-    refused = operator.fails("webhooks", "types", "remove", ORDER)
+    operator.output_of(*watching)
+    assert operator.output_of("webhooks", "types", "list") == f"{ORDER}\n"
+    refused = operator.error_of("webhooks", "types", "remove", ORDER)
     assert f"type {ORDER} is published by public.item: run dataapi webhooks unwatch first" in refused
-    operator.says("webhooks", "unwatch", "item", *as_owner)
-    operator.says("webhooks", "types", "remove", ORDER)
-    assert operator.says("webhooks", "types", "list") == ""
-    assert f"type {ORDER} was not added" in operator.fails("webhooks", "types", "remove", ORDER)
-    assert "no event catalogue has the type" in operator.fails(*watching)
+    operator.output_of("webhooks", "unwatch", "item", *as_owner)
+    operator.output_of("webhooks", "types", "remove", ORDER)
+    assert operator.output_of("webhooks", "types", "list") == ""
+    assert f"type {ORDER} was not added" in operator.error_of("webhooks", "types", "remove", ORDER)
+    assert "no event catalogue has the type" in operator.error_of(*watching)
 
 
 async def test_watches_are_listed_with_their_state(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """What would make writes fail comes with its cause, also in ``check-config``."""
     await migrated(database, pool)
     owner = f"item_{database.name}"
     database.execute(f"""
@@ -562,20 +559,20 @@ async def test_watches_are_listed_with_their_state(
     operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", ORDER)
     as_owner = ("--owner-uri", database.admin_uri)
     condition = ("--columns", "id", "--when", "new.size > 1", "--operations", "insert,update")
-    operator.says(
+    operator.output_of(
         "webhooks", "watch", "item", ORDER, *condition, "--organization-column", "tenant", *as_owner
     )
-    operator.says("webhooks", "watch", "note", ORDER, "--organization", "acme", "--always", *as_owner)
+    operator.output_of("webhooks", "watch", "note", ORDER, "--organization", "acme", "--always", *as_owner)
 
     def states() -> list[str]:
-        return [line.split("\t")[-1] for line in operator.says("webhooks", "watches").splitlines()]
+        return [line.split("\t")[-1] for line in operator.output_of("webhooks", "watches").splitlines()]
 
     def failures() -> list[str]:
         found = inspect(Project(REF, "acme", database.uri, db_anon_role="anon"))
         return [finding.text for finding in found if "for its watch" in finding.text]
 
     try:
-        assert operator.says("webhooks", "watches") == (
+        assert operator.output_of("webhooks", "watches") == (
             f"public.item\t{ORDER}\tinsert,update\tid\tnew.size > 1\torganization-column=tenant\tok\n"
             f"public.note\t{ORDER}\tinsert,update,delete\t-\t-\torganization=acme\tok\n"
         )
@@ -606,8 +603,7 @@ async def test_watches_are_listed_with_their_state(
         database.execute(f"drop owned by {owner} cascade; drop role {owner}")
 
 
-async def test_a_role_without_webhooks_may_be_checked(database: Database, pool: Pool) -> None:
-    """Its project's findings are there although the schema is none of its business."""
+async def test_project_is_checked_if_its_role_cannot_use_webhooks(database: Database, pool: Pool) -> None:
     await migrated(database, pool)
     stranger = f"stranger_{database.name}"
     database.execute(f"create role {stranger} login")

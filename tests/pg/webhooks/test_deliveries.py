@@ -1,4 +1,4 @@
-"""Deliveries from a real queue to real receivers."""
+"""Deliveries from a queue in PostgreSQL to receivers on the loopback interface."""
 
 from __future__ import annotations
 
@@ -31,25 +31,24 @@ GOOD = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 def url(world: World, receiver: Receiver) -> str:
-    """Let a receiver listen, and return its URL."""
+    """Start a receiver and return its URL."""
     return f"http://127.0.0.1:{world.listen(receiver)}/hook"
 
 
-async def settled(store: Store) -> list[Delivery]:
-    """Wait until nothing is left to be done; return the records, oldest first."""
+async def finish_all(store: Store) -> list[Delivery]:
+    """Wait until nothing is due and return the records, oldest first."""
     while await store.queue.next_due() is not None:
         await pause()
     return await records(store)
 
 
-async def test_an_event_is_delivered_signed_and_recorded(deliveries: Deliveries, world: World) -> None:
-    """A 2xx response makes the delivery successful, with no further attempts."""
+async def test_event_is_signed_delivered_and_recorded(deliveries: Deliveries, world: World) -> None:
     store = await deliveries.store()
     receiver = Receiver()
     await add_endpoint(store, url=url(world, receiver), custom_headers={"X-Tenant": "7"})
     await deliveries.dispatcher(store)
     await publish(store, reason="inactivity")
-    [record] = await settled(store)
+    [record] = await finish_all(store)
     [request] = receiver.received
     Webhook(SECRET).verify(request.body, request.headers)
     assert event_of(request)["payload"]["reason"] == "inactivity"
@@ -59,55 +58,57 @@ async def test_an_event_is_delivered_signed_and_recorded(deliveries: Deliveries,
     assert str(record.event_id) == request.headers["webhook-id"] == event_of(request)["id"]
 
 
-async def test_failures_are_retried_on_schedule_and_then_end(deliveries: Deliveries, world: World) -> None:
+async def test_failures_are_retried_on_schedule_until_the_last_attempt(
+    deliveries: Deliveries, world: World
+) -> None:
     store = await deliveries.store()
     arrived = []
 
-    def answer(request: Received) -> None:
+    def respond(request: Received) -> None:
         arrived.append(time.monotonic())
         request.connection.write(BAD)
 
-    receiver = Receiver(answer)
+    receiver = Receiver(respond)
     await add_endpoint(store, url=url(world, receiver))
     await deliveries.dispatcher(store)
     await publish(store)
-    made = await settled(store)
+    recorded = await finish_all(store)
     gaps = [after - before for before, after in itertools.pairwise(arrived)]
     assert len(arrived) == 5
     assert all(wait <= gap for wait, gap in zip(QUICK.retry_waits, gaps, strict=True)), gaps
     assert len({request.headers["webhook-id"] for request in receiver.received}) == 1
     assert len({request.body for request in receiver.received}) == 1
-    assert [record.attempt_number for record in made] == [1, 2, 3, 4, 5]
-    assert {(record.status, record.response_code, record.response_body) for record in made} == {
+    assert [record.attempt_number for record in recorded] == [1, 2, 3, 4, 5]
+    assert {(record.status, record.response_code, record.response_body) for record in recorded} == {
         (Status.FAILED, 503, "busy")
     }
-    assert [record.next_attempt_at is None for record in made] == [False] * 4 + [True]
+    assert [record.next_attempt_at is None for record in recorded] == [False] * 4 + [True]
 
 
-async def test_every_post_is_a_recorded_attempt(deliveries: Deliveries, world: World) -> None:
+async def test_every_request_is_recorded_as_an_attempt(deliveries: Deliveries, world: World) -> None:
     store = await deliveries.store()
-    carried: Counter[Any] = Counter()
+    requests: Counter[Any] = Counter()
 
-    def answer(request: Received) -> None:
-        carried[request.connection] += 1
-        if carried[request.connection] == 1:
+    def respond(request: Received) -> None:
+        requests[request.connection] += 1
+        if requests[request.connection] == 1:
             request.connection.write(BAD)
         else:
             transport: Any = request.connection.transport
             transport.loseConnection()
 
-    receiver = Receiver(answer)
+    receiver = Receiver(respond)
     await add_endpoint(store, url=url(world, receiver))
     await deliveries.dispatcher(store)
     await publish(store)
-    made = await settled(store)
-    assert len(receiver.received) == len(made) == 5
+    recorded = await finish_all(store)
+    assert len(receiver.received) == len(recorded) == 5
     refused, closed = (503, None), (0, "connect")
-    found = [(one.response_code, one.error) for one in made]
+    found = [(one.response_code, one.error) for one in recorded]
     assert found == [refused, closed, refused, closed, refused]
 
 
-async def test_a_retry_uses_the_endpoints_url_and_secret_of_now(
+async def test_retry_uses_the_endpoints_current_url_and_secret(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
     store = await deliveries.store()
@@ -124,10 +125,9 @@ async def test_a_retry_uses_the_endpoints_url_and_secret_of_now(
     Webhook(b"another secret").verify(request.body, request.headers)
 
 
-async def test_disabling_skips_what_is_enqueued_and_deleting_drops_it(
+async def test_queued_attempts_are_skipped_when_disabled_and_dropped_when_deleted(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
-    """A record ``skipped``, nothing sent; of a deleted endpoint not even that."""
     store = await deliveries.store()
     receiver = Receiver()
     receiver.sends(BAD)
@@ -139,31 +139,31 @@ async def test_disabling_skips_what_is_enqueued_and_deleting_drops_it(
         await pause()
     await store.endpoints.change(ACME, off.id, EndpointChange(enabled=False))
     await store.endpoints.delete(ACME, gone.id)
-    made = await settled(store)
-    assert [(record.status, record.attempt_number) for record in made] == [
+    recorded = await finish_all(store)
+    assert [(record.status, record.attempt_number) for record in recorded] == [
         (Status.FAILED, 1),
         (Status.SKIPPED, 2),
     ]
     assert len(receiver.received) == 2
-    # The record is there before the dispatcher has read that it made one.
-    await until(reactor, lambda: dispatcher.counters.settled == 1)
+    # The record is visible before the dispatcher has read the result of its statement.
+    await until(reactor, lambda: dispatcher.counters.finish_all == 1)
 
 
-async def test_manual_retries_and_tests_are_made_once(deliveries: Deliveries, world: World) -> None:
+async def test_manual_retries_and_tests_are_attempted_once(deliveries: Deliveries, world: World) -> None:
     store = await deliveries.store()
     receiver = Receiver()
     receiver.sends(BAD)
     endpoint = await add_endpoint(store, url=url(world, receiver))
     await deliveries.dispatcher(store, Webhooks(retry_waits=(), timeout=60.0))
     await publish(store)
-    [first] = await settled(store)
+    [first] = await finish_all(store)
     accepted = await store.manual_deliveries.retry(ACME, first.id)
     assert isinstance(accepted, Accepted)
-    await settled(store)
+    await finish_all(store)
     test = await store.manual_deliveries.test(ACME, endpoint.id, PAUSED, {})
     assert isinstance(test, Accepted)
-    made = await settled(store)
-    assert [(record.trigger, record.attempt_number, record.status) for record in made] == [
+    recorded = await finish_all(store)
+    assert [(record.trigger, record.attempt_number, record.status) for record in recorded] == [
         (Trigger.AUTOMATIC, 1, Status.FAILED),
         (Trigger.MANUAL, 1, Status.FAILED),
         (Trigger.TEST, 1, Status.FAILED),
@@ -173,10 +173,7 @@ async def test_manual_retries_and_tests_are_made_once(deliveries: Deliveries, wo
     assert event_of(tested)["payload"]["is_test"] is True
 
 
-async def test_a_successful_manual_retry_ends_the_automatic_ones(
-    deliveries: Deliveries, world: World
-) -> None:
-    """Any attempt, 2xx: no further attempt; the one that waited is recorded as skipped at once."""
+async def test_successful_manual_retry_ends_automatic_retries(deliveries: Deliveries, world: World) -> None:
     store = await deliveries.store()
     receiver = Receiver()
     receiver.sends(BAD)
@@ -187,8 +184,8 @@ async def test_a_successful_manual_retry_ends_the_automatic_ones(
         await pause()
     receiver.sends(GOOD)
     assert isinstance(await store.manual_deliveries.retry(ACME, failed[0].id), Accepted)
-    made = await settled(store)
-    assert [(record.trigger, record.attempt_number, record.status) for record in made] == [
+    recorded = await finish_all(store)
+    assert [(record.trigger, record.attempt_number, record.status) for record in recorded] == [
         (Trigger.AUTOMATIC, 1, Status.FAILED),
         (Trigger.AUTOMATIC, 2, Status.SKIPPED),
         (Trigger.MANUAL, 1, Status.SUCCESS),
@@ -196,9 +193,7 @@ async def test_a_successful_manual_retry_ends_the_automatic_ones(
     assert len(receiver.received) == 2
 
 
-async def test_a_recovery_delivers_what_had_failed(
-    deliveries: Deliveries, world: World, reactor: Any
-) -> None:
+async def test_recovery_delivers_failed_events(deliveries: Deliveries, world: World, reactor: Any) -> None:
     store = await deliveries.store()
     receiver = Receiver()
     receiver.sends(BAD)
@@ -206,17 +201,17 @@ async def test_a_recovery_delivers_what_had_failed(
     await deliveries.dispatcher(store, Webhooks(retry_waits=(), timeout=60.0))
     for _ in range(3):
         await publish(store)
-    failed = await settled(store)
+    failed = await finish_all(store)
     receiver.sends(GOOD)
     recovery = await store.manual_deliveries.recover(ACME, endpoint.id, failed[0].created_at)
     assert isinstance(recovery, Recovery)
     await until(reactor, lambda: len(receiver.received) == 6)
-    made = await settled(store)
-    assert {record.event_id for record in made[3:]} == {record.event_id for record in failed}
-    assert {(record.trigger, record.status) for record in made[3:]} == {(Trigger.MANUAL, Status.SUCCESS)}
+    recorded = await finish_all(store)
+    assert {record.event_id for record in recorded[3:]} == {record.event_id for record in failed}
+    assert {(record.trigger, record.status) for record in recorded[3:]} == {(Trigger.MANUAL, Status.SUCCESS)}
 
 
-async def test_a_receiver_that_hangs_delays_no_other(
+async def test_hanging_receiver_does_not_delay_others(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
     store = await deliveries.store()
@@ -230,12 +225,14 @@ async def test_a_receiver_that_hangs_delays_no_other(
     rules = Webhooks(concurrency=32, concurrency_per_host=4, timeout=30.0)
     dispatcher = await deliveries.dispatcher(store, rules)
     await until(reactor, lambda: len(healthy.received) == 1000)
-    # The last answers may still be on their way; the dead one's first attempts have not timed out yet.
+    # The last responses may still be in flight. The dead receiver's attempts have not timed out yet.
     await until(reactor, lambda: dispatcher.in_flight == len(dead.received))
     assert len(dead.received) == 1
 
 
-async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliveries, world: World) -> None:
+async def test_two_dispatchers_on_one_queue_deliver_each_event_once(
+    deliveries: Deliveries, world: World
+) -> None:
     store = await deliveries.store()
     receiver = Receiver()
     await add_endpoint(store, url=url(world, receiver))
@@ -243,7 +240,7 @@ async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliverie
     for number in range(300):
         event = NewEvent(PAUSED, PROJECT, {"number": number}, str(number))
         await store.publisher.publish(event)
-    await settled(store)
+    await finish_all(store)
     seen = Counter(event_of(request)["payload"]["number"] for request in receiver.received)
     assert seen == Counter(range(300))
     shares = [one.counters.snapshot(0, None)["dataapi_webhooks_attempts_total"] for one in dispatchers]
@@ -251,7 +248,7 @@ async def test_two_dispatchers_on_one_queue_double_nothing(deliveries: Deliverie
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-async def test_a_new_event_is_on_its_way_at_once(
+async def test_new_event_is_sent_immediately(
     deliveries: Deliveries, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dataapi.webhooks.delivery.dispatcher.POLL_INTERVAL", FOR_EVER)
@@ -259,16 +256,15 @@ async def test_a_new_event_is_on_its_way_at_once(
     receiver = Receiver()
     await add_endpoint(store, url=url(world, receiver))
     await deliveries.dispatcher(store)
-    await settled(store)
+    await finish_all(store)
     for number in range(5):
         await publish(store)
         await until(reactor, lambda number=number: len(receiver.received) > number)  # type: ignore[misc]
 
 
-async def test_stopping_gives_back_what_is_not_sent(
+async def test_stopping_releases_unfinished_attempts(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
-    """After the grace time claims are released, so that another daemon goes on at once."""
     store = await deliveries.store()
     receiver = Receiver(lambda _request: None)
     await add_endpoint(store, url=url(world, receiver))
@@ -280,13 +276,13 @@ async def test_stopping_gives_back_what_is_not_sent(
     assert (await store.queue.statistics()).ready == 5
     receiver.sends(GOOD)
     await deliveries.dispatcher(store)
-    made = await settled(store)
-    assert [record.status for record in made] == [Status.SUCCESS] * 5
-    assert {record.attempt_number for record in made} == {1}
+    recorded = await finish_all(store)
+    assert [record.status for record in recorded] == [Status.SUCCESS] * 5
+    assert {record.attempt_number for record in recorded} == {1}
     assert len({request.headers["webhook-id"] for request in receiver.received}) == 5
 
 
-async def test_deliveries_go_on_when_postgresql_comes_back(
+async def test_deliveries_continue_after_postgresql_restarts(
     deliveries: Deliveries, world: World, reactor: Any, server: Server
 ) -> None:
     store = await deliveries.store()
@@ -308,12 +304,12 @@ async def test_deliveries_go_on_when_postgresql_comes_back(
             break
         except Exception:
             await pause()
-    made = await settled(store)
-    assert [record.status for record in made] == [Status.SUCCESS] * 2
+    recorded = await finish_all(store)
+    assert [record.status for record in recorded] == [Status.SUCCESS] * 2
     assert len(receiver.received) == 2
 
 
-async def test_receivers_that_hang_do_not_delay_another_organization(
+async def test_hanging_receivers_do_not_delay_another_organization(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
     store = await deliveries.store()
@@ -329,30 +325,30 @@ async def test_receivers_that_hang_do_not_delay_another_organization(
     await add_endpoint(store, Scope("other"), url=url(world, quick))
     for expected in range(1, 11):
         await publish(store, Scope("other"), JOINED)
-        await until(reactor, partial(_has, quick, expected))
+        await until(reactor, partial(_has_received, quick, expected))
     assert len(hanging.received) == 20
 
 
-def _has(receiver: Receiver, count: int) -> bool:
+def _has_received(receiver: Receiver, count: int) -> bool:
     return len(receiver.received) == count
 
 
-async def test_endpoints_that_hang_do_not_delay_those_that_answer_at_their_host(
+async def test_hanging_endpoints_do_not_delay_others_on_their_host(
     deliveries: Deliveries, world: World, reactor: Any
 ) -> None:
     store = await deliveries.store()
-    answered: Counter[str] = Counter()
+    responded: Counter[str] = Counter()
     hanging: Counter[str] = Counter()
 
-    def answer(request: Received) -> None:
+    def respond(request: Received) -> None:
         path = request.line.split()[1]
         if "dead" in path:
             hanging[path] += 1
         else:
-            answered[path] += 1
+            responded[path] += 1
             request.connection.write(GOOD)
 
-    port = world.listen(Receiver(answer))
+    port = world.listen(Receiver(respond))
     organizations = [ACME, Scope("second"), Scope("third"), Scope("alive")]
     for scope in organizations:
         if scope != ACME:
@@ -365,7 +361,7 @@ async def test_endpoints_that_hang_do_not_delay_those_that_answer_at_their_host(
     dispatcher = await deliveries.dispatcher(store, Webhooks(timeout=600.0))
     for scope in organizations:
         await publish(store, scope, JOINED)
-    await until(reactor, lambda: answered.total() == 4 and dispatcher.in_flight == 0)
+    await until(reactor, lambda: responded.total() == 4 and dispatcher.in_flight == 0)
     for _ in range(20):
         for scope in organizations[:3]:
             await publish(store, scope, LEFT)
@@ -373,11 +369,11 @@ async def test_endpoints_that_hang_do_not_delay_those_that_answer_at_their_host(
     for expected in range(2, 12):
         for scope in organizations:
             await publish(store, scope, JOINED)
-        await until(reactor, partial(_each_has, answered, expected))
-    # Half of the limit.  The last one of these is for an organization that had none when it was free.
+        await until(reactor, partial(_each_has, responded, expected))
+    # Half of the limit, and one more for an organization that had no attempts in flight.
     assert hanging.total() in (7, 8)
     assert max(hanging.values()) == 1
 
 
-def _each_has(answered: Counter[str], count: int) -> bool:
-    return set(answered.values()) == {count}
+def _each_has(responded: Counter[str], count: int) -> bool:
+    return set(responded.values()) == {count}

@@ -1,4 +1,4 @@
-"""Endpoints that die, secrets that rotate, rates, deleted payloads, and publishing that never fails."""
+"""Endpoint health, secret rotation, rate limits, payload deletion and publishing that ignores rejections."""
 
 from __future__ import annotations
 
@@ -58,30 +58,30 @@ FAILING, RECOVERED, DISABLED, ROTATED = (
 )
 
 
-async def mortal(database: Database, pool: Pool, days: int = 5) -> Store:
-    """Return a store that disables endpoints after some days."""
+async def migrated_with_limit(database: Database, pool: Pool, days: int = 5) -> Store:
+    """Return a store that disables endpoints after some days of failures."""
     await migrated(database, pool)
     return make_store(pool, Cipher([KEY]), 14, disable_after=days)
 
 
 async def fail(store: Store, *, for_good: bool = False) -> None:
-    """Publish an event and have its attempt fail."""
+    """Publish an event and let its attempt fail."""
     await publish(store)
     for work in await claim(store):
         await store.queue.finish([failure(work, None if for_good else 3600.0)])
 
 
 def age(database: Database, days: int) -> None:
-    """Let failures have begun some days earlier."""
+    """Move the start of failures some days back."""
     database.execute("update webhooks.failing set since = since - %s * interval '1 day'", (days,))
 
 
-def told(works: tuple[DueWork, ...]) -> list[tuple[str, dict[str, Any]]]:
+def events_of(works: tuple[DueWork, ...]) -> list[tuple[str, dict[str, Any]]]:
     """Return types and payloads of claimed events."""
     return [(work.event_type, json.loads(work.body or b"{}")["payload"]) for work in works]
 
 
-async def listed(store: Store, **chosen: Any) -> list[Delivery]:
+async def list_deliveries(store: Store, **chosen: Any) -> list[Delivery]:
     """Return the deliveries to endpoints of the organization and of its project."""
     pages = [
         await store.history.page(one, None, DeliveryFilter(**chosen), Cursor()) for one in (ACME, PROJECT)
@@ -89,13 +89,11 @@ async def listed(store: Store, **chosen: Any) -> list[Delivery]:
     return list({one.id: one for page in pages for one in page.deliveries}.values())
 
 
-# ---------------------------------------------------------------- endpoints that died
+# ---------------------------------------------------------------- failing endpoints
 
 
-async def test_an_endpoint_whose_every_attempt_fails_for_days_is_disabled(
-    database: Database, pool: Pool
-) -> None:
-    store = await mortal(database, pool)
+async def test_endpoint_that_only_fails_for_days_is_disabled(database: Database, pool: Pool) -> None:
+    store = await migrated_with_limit(database, pool)
     endpoint = await add_endpoint(store, ACME)
     await fail(store)
     shown = await store.endpoints.read(ACME, endpoint.id)
@@ -117,7 +115,7 @@ async def test_an_endpoint_whose_every_attempt_fails_for_days_is_disabled(
 
     database.execute("update webhooks.due set due_at = now(), claimable_at = now()")
     assert await claim(store) == ()
-    skipped = await listed(store, status=Status.SKIPPED)
+    skipped = await list_deliveries(store, status=Status.SKIPPED)
     assert [one.error for one in skipped] == [SkipReason.ENDPOINT_FAILING] * 2
 
     changed = await store.endpoints.change(ACME, endpoint.id, {"enabled": True})
@@ -131,8 +129,8 @@ async def test_an_endpoint_whose_every_attempt_fails_for_days_is_disabled(
     assert len(await claim(store)) == 2
 
 
-async def test_one_success_is_enough_to_stay_enabled(database: Database, pool: Pool) -> None:
-    store = await mortal(database, pool)
+async def test_one_success_keeps_an_endpoint_enabled(database: Database, pool: Pool) -> None:
+    store = await migrated_with_limit(database, pool)
     endpoint = await add_endpoint(store, ACME)
     await fail(store)
     age(database, 6)
@@ -150,9 +148,8 @@ async def test_one_success_is_enough_to_stay_enabled(database: Database, pool: P
     assert shown.enabled
 
 
-async def test_an_endpoint_may_fail_for_ever_where_none_is_disabled(database: Database, pool: Pool) -> None:
-    """With 0 days; a test that fails counts for nothing either."""
-    store = await mortal(database, pool, days=0)
+async def test_endpoint_is_never_disabled_if_the_limit_is_zero_days(database: Database, pool: Pool) -> None:
+    store = await migrated_with_limit(database, pool, days=0)
     endpoint = await add_endpoint(store, ACME)
     await fail(store)
     age(database, 1000)
@@ -168,40 +165,38 @@ async def test_an_endpoint_may_fail_for_ever_where_none_is_disabled(database: Da
     assert shown.failing_since is None
 
 
-async def test_the_organization_hears_of_endpoints_that_fail_recover_and_die(
-    database: Database, pool: Pool
-) -> None:
-    store = await mortal(database, pool)
+async def test_organization_receives_events_about_endpoint_health(database: Database, pool: Pool) -> None:
+    store = await migrated_with_limit(database, pool)
     listener = await add_endpoint(store, ACME, event_types=(FAILING, RECOVERED, DISABLED))
     dead = await add_endpoint(store, PROJECT, event_types=("*",), description="Orders")
     await fail(store)
-    assert await claim(store) == (), "an attempt that is made again is no news"
+    assert await claim(store) == (), "an attempt that is retried raises no event"
     await fail(store, for_good=True)
     found = await claim(store)
     assert [(work.endpoint_id, work.event_type) for work in found] == [(listener.id, FAILING)]
-    [(_, payload)] = told(found)
+    [(_, payload)] = events_of(found)
     assert payload["endpoint"] == {"id": str(dead.id), "project_ref": REF, "description": "Orders"}
     assert payload["project_ref"] is None
     assert payload["failing_since"].endswith("Z")
     await store.queue.finish([failure(work) for work in found])
     shown = await store.endpoints.read(ACME, listener.id)
     assert shown is not None
-    assert shown.failing_since is None, "what is told of endpoints counts for none"
+    assert shown.failing_since is None, "events about endpoints do not affect health"
     await fail(store, for_good=True)
     assert await claim(store) == ()
 
     await publish(store)
     [work] = await claim(store)
     await store.queue.finish([success(work)])
-    assert [name for name, _ in told(await claim(store))] == [RECOVERED]
+    assert [name for name, _ in events_of(await claim(store))] == [RECOVERED]
     await fail(store)
     age(database, 6)
     await fail(store)
-    assert [name for name, _ in told(await claim(store))] == [DISABLED]
+    assert [name for name, _ in events_of(await claim(store))] == [DISABLED]
 
 
-async def test_nothing_is_told_where_webhooks_are_not_allowed(database: Database, pool: Pool) -> None:
-    store = await mortal(database, pool)
+async def test_no_health_events_are_raised_without_early_access(database: Database, pool: Pool) -> None:
+    store = await migrated_with_limit(database, pool)
     await add_endpoint(store, ACME)
     await publish(store)
     works = await claim(store)
@@ -211,9 +206,7 @@ async def test_nothing_is_told_where_webhooks_are_not_allowed(database: Database
 
 
 @pytest.mark.parametrize("name", [FAILING, DISABLED])
-async def test_the_service_alone_raises_events_about_endpoints(
-    database: Database, pool: Pool, name: str
-) -> None:
+async def test_publishers_cannot_raise_endpoint_events(database: Database, pool: Pool, name: str) -> None:
     await migrated(database, pool)
     with pytest.raises(psycopg2.errors.InvalidParameterValue):
         database.execute("select webhooks.publish(%s, 'acme', null, '{}', 'key')", (name,))
@@ -222,9 +215,7 @@ async def test_the_service_alone_raises_events_about_endpoints(
 # ---------------------------------------------------------------- secrets
 
 
-async def test_a_rotated_secret_signs_beside_the_new_one_until_its_grace_ends(
-    database: Database, pool: Pool
-) -> None:
+async def test_rotated_secret_signs_until_its_grace_period_ends(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, ACME, event_types=(PAUSED,))
     listener = await add_endpoint(store, ACME, event_types=(ROTATED,))
@@ -256,7 +247,7 @@ async def test_a_rotated_secret_signs_beside_the_new_one_until_its_grace_ends(
     ]
 
 
-async def test_a_secret_that_is_rotated_without_grace_ends_at_once(database: Database, pool: Pool) -> None:
+async def test_rotation_without_grace_replaces_the_secret_immediately(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, ACME)
     await store.endpoints.change(ACME, endpoint.id, {"signing_secret": NEW_SECRET, "grace_seconds": 60})
@@ -266,12 +257,10 @@ async def test_a_secret_that_is_rotated_without_grace_ends_at_once(database: Dat
     assert (work.signing_secret, work.previous_secret) == (SECRET, None)
 
 
-# ---------------------------------------------------------------- rates
+# ---------------------------------------------------------------- rate limits
 
 
-async def test_an_endpoint_gets_no_more_attempts_a_second_than_it_takes(
-    database: Database, pool: Pool
-) -> None:
+async def test_attempts_per_second_are_limited(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     slow = await add_endpoint(store, ACME, event_types=(PAUSED,), max_per_second=2)
     free = await add_endpoint(store, ACME)
@@ -279,7 +268,7 @@ async def test_an_endpoint_gets_no_more_attempts_a_second_than_it_takes(
         await publish(store)
     found = [work.endpoint_id for work in await claim(store)]
     assert (found.count(slow.id), found.count(free.id)) == (1, 5)
-    assert await claim(store) == (), "nor does another daemon get any"
+    assert await claim(store) == (), "the limit applies to all daemons"
     seconds = await store.queue.next_due()
     assert seconds is not None
     assert 0.2 < seconds <= 0.5
@@ -288,7 +277,7 @@ async def test_an_endpoint_gets_no_more_attempts_a_second_than_it_takes(
         works = await claim(store)
         assert [work.attempt_number for work in works] == [1] * expected
     database.execute("update webhooks.pace set next_at = next_at - interval '1 hour'")
-    assert len(await claim(store)) == 1, "a time without attempts is not made up for"
+    assert len(await claim(store)) == 1, "an idle period does not raise the limit"
 
     changed = await store.endpoints.change(ACME, slow.id, {"max_per_second": None})
     assert changed is not None
@@ -296,8 +285,7 @@ async def test_an_endpoint_gets_no_more_attempts_a_second_than_it_takes(
     assert len(await claim(store)) == 1
 
 
-async def test_a_high_rate_is_claimed_in_pieces(database: Database, pool: Pool) -> None:
-    """A claim takes what has become free since the last one, a tenth of a second's at most."""
+async def test_claim_includes_at_most_a_tenth_of_a_second_of_the_rate(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store, ACME, max_per_second=100)
     for _ in range(20):
@@ -309,14 +297,14 @@ async def test_a_high_rate_is_claimed_in_pieces(database: Database, pool: Pool) 
 # ---------------------------------------------------------------- privacy
 
 
-async def test_a_payload_is_deleted_from_history_and_queue(database: Database, pool: Pool) -> None:
+async def test_payload_is_deleted_from_history_and_queue(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     await add_endpoint(store, PROJECT)
     event = await publish(store, email="a@example.org")
     first, second = await claim(store)
-    answered = success(first, response_body="Hello a@example.org", response_headers=(("x-user", "a"),))
-    await store.queue.finish([answered, failure(second, 3600.0)])
+    finished = success(first, response_body="Hello a@example.org", response_headers=(("x-user", "a"),))
+    await store.queue.finish([finished, failure(second, 3600.0)])
     other = await publish(store, email="b@example.org")
 
     assert await store.endpoints.delete_payload(ACME, event) == 2
@@ -325,7 +313,7 @@ async def test_a_payload_is_deleted_from_history_and_queue(database: Database, p
     )
     assert "a@example.org" not in everything
     assert "b@example.org" in everything
-    skipped = await listed(store, status=Status.SKIPPED)
+    skipped = await list_deliveries(store, status=Status.SKIPPED)
     assert [(one.endpoint_id, one.error) for one in skipped] == [
         (second.endpoint_id, SkipReason.PAYLOAD_DELETED)
     ]
@@ -334,14 +322,18 @@ async def test_a_payload_is_deleted_from_history_and_queue(database: Database, p
     )
     assert read is not None
     assert read[1].payload is None
-    assert len(await claim(store)) == 2, "the other event's"
+    assert len(await claim(store)) == 2, "attempts of the other event"
     for scope in (ACME, PROJECT):
         retried = await store.manual_deliveries.retry(scope, first.claim.delivery_id)
         assert retried == Refused(RefusalReason.NOT_FOUND)
-    assert await store.endpoints.delete_payload(PROJECT, other) == 1, "a project deletes its own endpoints'"
+    assert await store.endpoints.delete_payload(PROJECT, other) == 1, (
+        "a project deletes only copies for its own endpoints"
+    )
 
 
-async def test_an_attempt_under_way_is_the_last_of_a_deleted_payload(database: Database, pool: Pool) -> None:
+async def test_attempt_in_flight_is_not_retried_after_payload_deletion(
+    database: Database, pool: Pool
+) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     await publish(store)
@@ -350,14 +342,12 @@ async def test_an_attempt_under_way_is_the_last_of_a_deleted_payload(database: D
     with pytest.raises(LookupError):
         await store.queue.rendered(work.event_id, {"email": "a@example.org"})
     await store.queue.finish([failure(work, 10.0)])
-    [record] = await listed(store)
+    [record] = await list_deliveries(store)
     assert (record.status, record.next_attempt_at) == (Status.FAILED, None)
 
 
-@pytest.mark.parametrize(
-    "retry_in", [None, 10.0], ids=["the last attempt", "an attempt with another one to come"]
-)
-async def test_the_response_to_a_deleted_payload_is_not_recorded(
+@pytest.mark.parametrize("retry_in", [None, 10.0], ids=["last attempt", "attempt with a retry"])
+async def test_response_to_a_deleted_payload_is_not_recorded(
     database: Database, pool: Pool, retry_in: float | None
 ) -> None:
     store = await migrated(database, pool)
@@ -365,51 +355,51 @@ async def test_the_response_to_a_deleted_payload_is_not_recorded(
     await publish(store)
     [work] = await claim(store)
     assert await store.endpoints.delete_payload(ACME, work.event_id) == 1
-    await store.queue.finish([replace(failed_with(work), retry_in=retry_in)])
-    assert recorded(database) == [(Status.FAILED, 400, None, None)]
+    await store.queue.finish([replace(reject_with_payload(work), retry_in=retry_in)])
+    assert recorded_attempts(database) == [(Status.FAILED, 400, None, None)]
 
 
-async def test_a_deletion_waits_for_an_outcome_that_is_being_recorded(
+async def test_payload_deletion_waits_for_an_outcome_in_progress(
     reactor: Any, database: Database, pool: Pool
 ) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     await publish(store)
     [work] = await claim(store)
-    with holding(database, "select from webhooks.due for update"):
-        recording = Deferred.fromCoroutine(store.queue.finish([failed_with(work)]))
+    with locking(database, "select from webhooks.due for update"):
+        recording = Deferred.fromCoroutine(store.queue.finish([reject_with_payload(work)]))
         await until(reactor, lambda: waiting_for_locks(database) == 1)
         deleting = Deferred.fromCoroutine(store.endpoints.delete_payload(ACME, work.event_id))
         await until(reactor, lambda: deleting.called or waiting_for_locks(database) == 2)
     assert await recording == {work.claim.delivery_id}
     assert await deleting == 1
-    assert recorded(database) == [(Status.FAILED, 400, None, None)]
+    assert recorded_attempts(database) == [(Status.FAILED, 400, None, None)]
 
 
-async def test_an_outcome_waits_for_a_deletion(reactor: Any, database: Database, pool: Pool) -> None:
+async def test_outcome_waits_for_a_payload_deletion(reactor: Any, database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     for _ in range(2):
         await add_endpoint(store, ACME)
     event = await publish(store)
     [work] = await claim(store, 1)
-    with holding(database, "select from webhooks.due where not leased for update"):
+    with locking(database, "select from webhooks.due where not leased for update"):
         deleting = Deferred.fromCoroutine(store.endpoints.delete_payload(ACME, event))
         await until(reactor, lambda: waiting_for_locks(database) == 1)
-        recording = Deferred.fromCoroutine(store.queue.finish([failed_with(work)]))
+        recording = Deferred.fromCoroutine(store.queue.finish([reject_with_payload(work)]))
         await until(reactor, lambda: recording.called or waiting_for_locks(database) == 2)
     assert await deleting == 2
     assert await recording == {work.claim.delivery_id}
-    assert (Status.FAILED, 400, None, None) in recorded(database)
+    assert (Status.FAILED, 400, None, None) in recorded_attempts(database)
 
 
-def recorded(database: Database) -> list[tuple[Any, ...]]:
-    """Return what the history has of all attempts."""
+def recorded_attempts(database: Database) -> list[tuple[Any, ...]]:
+    """Return the recorded status and response of all attempts."""
     return database.execute(
         "select status, response_code, response_body, response_headers from webhooks.delivery"
     )
 
 
-def failed_with(work: DueWork) -> FinishedAttempt:
+def reject_with_payload(work: DueWork) -> FinishedAttempt:
     """Return the outcome of an attempt whose response repeats the payload."""
     return failure(
         work,
@@ -421,8 +411,8 @@ def failed_with(work: DueWork) -> FinishedAttempt:
 
 
 @contextmanager
-def holding(database: Database, statement: str) -> Iterator[None]:
-    """Hold the locks of a statement meanwhile."""
+def locking(database: Database, statement: str) -> Iterator[None]:
+    """Hold the locks of a statement during the block."""
     connection = psycopg2.connect(database.admin_uri)
     try:
         connection.cursor().execute(statement)
@@ -432,7 +422,7 @@ def holding(database: Database, statement: str) -> Iterator[None]:
 
 
 def waiting_for_locks(database: Database) -> int:
-    """Return how many sessions wait for locks."""
+    """Return the number of sessions that wait for locks."""
     [(number,)] = database.execute(
         "select count(*) from pg_stat_activity"
         " where wait_event_type = 'Lock' and datname = current_database()"
@@ -440,7 +430,7 @@ def waiting_for_locks(database: Database) -> int:
     return int(number)
 
 
-async def test_nobody_deletes_the_payloads_of_other_organizations(database: Database, pool: Pool) -> None:
+async def test_payloads_of_other_organizations_cannot_be_deleted(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await store.directory.create_organization("globex", early_access=True)
     await add_endpoint(store, ACME)
@@ -459,7 +449,7 @@ PUBLISH = "select webhooks.publish(%s, %s, %s, %s, %s, on_refusal => %s)"
 @pytest.mark.parametrize(
     ("event_type", "organization", "project", "payload", "key"),
     [
-        (PAUSED, "nobody", None, "{}", "key"),
+        (PAUSED, "missing", None, "{}", "key"),
         (PAUSED, "closed", None, "{}", "key"),
         (PAUSED, "acme", "z" * 20, "{}", "key"),
         (PAUSED, "closed", REF, "{}", "key"),
@@ -470,7 +460,7 @@ PUBLISH = "select webhooks.publish(%s, %s, %s, %s, %s, on_refusal => %s)"
         (PAUSED, "acme", None, json.dumps({"long": "x" * 300_000}), "key"),
     ],
 )
-async def test_a_refused_event_need_not_fail_its_publisher(
+async def test_rejected_event_can_be_ignored(
     database: Database,
     pool: Pool,
     event_type: str,
@@ -488,9 +478,7 @@ async def test_a_refused_event_need_not_fail_its_publisher(
     assert raised.value.pgcode in {"22023", "WH001", "WH002", "WH003", "WH004", "WH005"}
 
 
-async def test_an_accepted_event_is_published_whatever_a_refusal_would_do(
-    database: Database, pool: Pool
-) -> None:
+async def test_accepted_event_is_published_whatever_on_refusal_says(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     values = (PAUSED, "acme", None, "{}", "key")
@@ -505,7 +493,7 @@ async def test_an_accepted_event_is_published_whatever_a_refusal_would_do(
 # ---------------------------------------------------------------- the management API
 
 
-async def test_endpoints_are_changed_and_shown_with_what_is_new(api: Management) -> None:
+async def test_api_changes_and_returns_health_attributes(api: Management) -> None:
     made = await api.create(max_per_second=5)
     path = f"{ORGANIZATION}/endpoints/{made['id']}"
     assert made["attributes"]["max_per_second"] == 5
@@ -538,25 +526,25 @@ async def test_endpoints_are_changed_and_shown_with_what_is_new(api: Management)
         ({"disabled_reason": None}, "disabled_reason"),
     ],
 )
-async def test_wrong_values_are_refused_where_they_are(
+async def test_invalid_values_are_rejected_with_their_pointer(
     api: Management, attributes: dict[str, Any], pointer: str
 ) -> None:
     made = await api.create()
-    answer = await api.send(
+    response = await api.send(
         "PATCH", f"{ORGANIZATION}/endpoints/{made['id']}", document("endpoint", **attributes)
     )
-    assert answer.refusal == (400, "bad_request.validation")
-    assert answer.pointers == [f"/data/attributes/{pointer}"]
+    assert response.refusal == (400, "bad_request.validation")
+    assert response.pointers == [f"/data/attributes/{pointer}"]
 
 
-async def test_a_payload_is_deleted_by_the_api(api: Management) -> None:
+async def test_api_deletes_payloads(api: Management) -> None:
     await api.create()
     await api.create(PROJECT_PATH)
     event = str(await publish(api.store, email="a@example.org"))
-    answer = await api.send("DELETE", f"{PROJECT_PATH}/events/{event}/payload")
-    assert answer.data == {"type": "event", "id": event, "attributes": {"copies": 1}}
-    answer = await api.send("DELETE", f"{ORGANIZATION}/events/{event}/payload")
-    assert answer.data["attributes"] == {"copies": 2}
+    response = await api.send("DELETE", f"{PROJECT_PATH}/events/{event}/payload")
+    assert response.data == {"type": "event", "id": event, "attributes": {"copies": 1}}
+    response = await api.send("DELETE", f"{ORGANIZATION}/events/{event}/payload")
+    assert response.data["attributes"] == {"copies": 2}
     [record] = (await api.send("GET", f"{ORGANIZATION}/deliveries")).data
     assert (record["attributes"]["status"], record["attributes"]["error"]) == ("skipped", "payload_deleted")
     shown = await api.send("GET", f"{ORGANIZATION}/deliveries/{record['id']}")

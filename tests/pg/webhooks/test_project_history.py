@@ -1,4 +1,6 @@
-"""A project's history has its events' deliveries to the organization's endpoints (reference, Deliveries)."""
+"""A project's history includes its events' deliveries to the organization's endpoints (reference,
+Deliveries).
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,22 @@ if TYPE_CHECKING:
 OTHERS = "othersothersothersot"
 
 
-async def both(api: Management) -> tuple[str, str]:
-    """Create an endpoint of the organization and one of the project, and return their ids."""
+async def create_both(api: Management) -> tuple[str, str]:
+    """Create an organization endpoint and a project endpoint, and return their ids."""
     theirs = await api.create(ORGANIZATION, url="https://receiver.example/of/the/organization")
     return theirs["id"], (await api.create(PROJECT))["id"]
 
 
 async def history(api: Management, scope: str = PROJECT, query: str = "") -> dict[str, Any]:
-    """Return the attributes of a scope's deliveries by their endpoint; there is one of each."""
+    """Return the attributes of a scope's deliveries by endpoint."""
     listed = (await api.send("GET", f"{scope}/deliveries?page[size]=100{query}")).data
     found = {one["attributes"]["endpoint_id"]: one["attributes"] for one in listed}
     assert len(found) == len(listed)
     return found
 
 
-async def test_both_deliveries_of_a_projects_event_are_listed(api: Management) -> None:
-    theirs, ours = await both(api)
+async def test_both_deliveries_of_a_project_event_are_listed(api: Management) -> None:
+    theirs, ours = await create_both(api)
     await publish(api.store)
     for status in ("pending", "success"):
         found = await history(api)
@@ -50,9 +52,9 @@ async def test_both_deliveries_of_a_projects_event_are_listed(api: Management) -
         await api.store.queue.finish([success(work) for work in await claim(api.store)])
 
 
-async def test_what_the_organizations_receiver_responded_is_not_shown(api: Management) -> None:
-    """Its headers may name the URL, as a redirect does; nor are the endpoint's URL and headers shown."""
-    theirs, _ = await both(api)
+async def test_response_of_the_organizations_receiver_is_not_shown(api: Management) -> None:
+    """Response headers may contain the URL, for example in a redirect."""
+    theirs, _ = await create_both(api)
     await publish(api.store)
     headers = (("location", "https://receiver.example/of/the/organization"),)
     await api.store.queue.finish(
@@ -67,28 +69,28 @@ async def test_what_the_organizations_receiver_responded_is_not_shown(api: Manag
     one = await api.send("GET", f"{PROJECT}/deliveries/{shown['id']}")
     assert one.data["attributes"] == {**shown, "event": one.data["attributes"]["event"]}
     assert one.data["attributes"]["event"]["payload"]["project_ref"] == REF
-    for answer in (one, await api.send("GET", f"{PROJECT}/deliveries")):
-        assert b"of/the/organization" not in answer.content
+    for response in (one, await api.send("GET", f"{PROJECT}/deliveries")):
+        assert b"of/the/organization" not in response.content
     full = (await history(api, ORGANIZATION))[theirs]
     assert full["response_headers"] == dict(headers)
     assert full["response_body"] == "secret"
 
 
-async def test_a_project_sends_nothing_to_the_organizations_endpoints(api: Management) -> None:
-    theirs, _ = await both(api)
+async def test_project_cannot_send_to_organization_endpoints(api: Management) -> None:
+    theirs, _ = await create_both(api)
     await publish(api.store)
     await api.store.queue.finish([failure(work) for work in await claim(api.store)])
     delivery = (await history(api))[theirs]["id"]
     retried = await api.send("POST", f"{PROJECT}/deliveries/{delivery}/retry")
     assert retried.refusal == (404, "not_found.delivery")
     for method, path in (("GET", ""), ("POST", "/test"), ("GET", "/deliveries")):
-        answer = await api.send(method, f"{PROJECT}/endpoints/{theirs}{path}")
-        assert answer.refusal == (404, "not_found.endpoint")
+        response = await api.send(method, f"{PROJECT}/endpoints/{theirs}{path}")
+        assert response.refusal == (404, "not_found.endpoint")
     assert (await api.send("POST", f"{ORGANIZATION}/deliveries/{delivery}/retry")).status == 201
 
 
-async def test_retries_and_later_attempts_are_the_projects_too(api: Management) -> None:
-    theirs, _ = await both(api)
+async def test_project_history_includes_retries_and_later_attempts(api: Management) -> None:
+    theirs, _ = await create_both(api)
     await api.send("DELETE", f"{PROJECT}/endpoints")
     await publish(api.store)
     [work] = await claim(api.store)
@@ -112,8 +114,8 @@ async def test_retries_and_later_attempts_are_the_projects_too(api: Management) 
     assert len(found) == 4
 
 
-async def test_events_of_the_organization_and_of_other_projects_are_not_shown(api: Management) -> None:
-    theirs, ours = await both(api)
+async def test_events_of_the_organization_and_other_projects_are_not_shown(api: Management) -> None:
+    theirs, ours = await create_both(api)
     await api.store.directory.create_project(OTHERS, ACME.organization)
     await publish(api.store, ACME, "v1.organization.member.added")
     await publish(api.store, Scope(ACME.organization, OTHERS))
@@ -133,8 +135,8 @@ async def test_events_of_the_organization_and_of_other_projects_are_not_shown(ap
         await api.store.directory.transfer_project(REF, ACME.organization, "back")
 
 
-async def test_filters_and_pages_go_over_both(api: Management) -> None:
-    theirs, ours = await both(api)
+async def test_filters_and_pages_cover_both_endpoints(api: Management) -> None:
+    theirs, ours = await create_both(api)
     for _ in range(4):
         await publish(api.store)
     works = await claim(api.store)
@@ -152,17 +154,18 @@ async def test_filters_and_pages_go_over_both(api: Management) -> None:
     assert [one["id"] for one in everything] == sorted((one["id"] for one in everything), reverse=True)
     paged, target = [], f"{PROJECT}/deliveries?page[size]=3"
     while target:
-        answer = await api.send("GET", target)
-        paged += answer.data
-        target = answer.body["links"]["next"]
+        response = await api.send("GET", target)
+        paged += response.data
+        target = response.body["links"]["next"]
     assert paged == everything
     assert len(everything) == 8
 
 
 class Explained:
-    """Asks PostgreSQL how it carries statements out.
+    """Runs statements with EXPLAIN ANALYZE.
 
-    :ivar passed_over: rows that were read in vain.
+    :ivar passed_over: number of rows that a filter removed.
+
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -170,12 +173,12 @@ class Explained:
         self.passed_over = 0
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement, and return nothing."""
+        """Explain a statement and return no rows."""
         [(found,)] = await self._pool.fetch(f"explain (analyze, format json) {text}", values)
         waiting = [json.loads(bytes(found))[0]["Plan"]]
         while waiting:
             node = waiting.pop()
-            # What waits is filtered by type in its index.
+            # Queued deliveries are filtered by type in their index.
             if node.get("Relation Name") != "due":
                 self.passed_over += node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
             waiting += node.get("Plans", [])
@@ -210,7 +213,7 @@ analyze webhooks.delivery, webhooks.due
         {"event_id": UUID(int=1)},
     ],
 )
-async def test_a_page_reads_what_it_shows(database: Database, pool: Pool, rare: dict[str, Any]) -> None:
+async def test_page_reads_only_matching_rows(database: Database, pool: Pool, rare: dict[str, Any]) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await store.directory.create_project(OTHERS, ACME.organization)

@@ -1,4 +1,4 @@
-"""The queue on paper, which the dispatcher's rules are shown on, keeps what the real one promises."""
+"""The fake queue of the dispatcher's tests behaves like the real one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 
-class Setting(Protocol):
+class QueueSetup(Protocol):
     """A queue with endpoints."""
 
     queue: Any
 
     async def endpoint(self) -> UUID:
-        """Make an endpoint."""
+        """Create an endpoint."""
 
     async def plan(self) -> None:
         """Plan an attempt for every endpoint, due now."""
@@ -34,63 +34,59 @@ class Setting(Protocol):
         """Disable an endpoint."""
 
 
-class Real:
-    """The queue of a database."""
+class RealQueue:
+    """A queue in a database."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.queue: Any = store.queue
 
     async def endpoint(self) -> UUID:
-        """Make an endpoint."""
         return (await add_endpoint(self._store)).id
 
     async def plan(self) -> None:
-        """Publish an event."""
         await publish(self._store)
 
     async def disable(self, endpoint: UUID) -> None:
-        """Disable an endpoint."""
         await self._store.endpoints.change(ACME, endpoint, EndpointChange(enabled=False))
 
 
-class Paper:
-    """The queue on paper."""
+class InMemoryQueue:
+    """The fake queue."""
 
     def __init__(self) -> None:
         self.queue: Any = FakeQueue(Clock())
         self._endpoints: list[UUID] = []
 
     async def endpoint(self) -> UUID:
-        """Make an endpoint."""
         self._endpoints.append(uuid4())
         return self._endpoints[-1]
 
     async def plan(self) -> None:
-        """Plan an attempt for each."""
         for endpoint in self._endpoints:
             self.queue.add(endpoint=endpoint)
 
     async def disable(self, endpoint: UUID) -> None:
-        """Disable an endpoint."""
         self.queue.disabled.add(endpoint)
 
 
 @pytest.fixture(params=["real", "paper"])
-def make(request: pytest.FixtureRequest, database: Database, pool: Pool) -> Callable[[], Awaitable[Setting]]:
-    """Give a function that makes an empty setting."""
+def make(
+    request: pytest.FixtureRequest, database: Database, pool: Pool
+) -> Callable[[], Awaitable[QueueSetup]]:
+    """Return a function that creates a queue without endpoints."""
 
-    async def made() -> Setting:
-        return Paper() if request.param == "paper" else Real(await migrated(database, pool))
+    async def create() -> QueueSetup:
+        return InMemoryQueue() if request.param == "paper" else RealQueue(await migrated(database, pool))
 
-    return made
+    return create
 
 
-async def test_claims_end_with_their_lease_or_when_given_back(make: Callable[[], Awaitable[Setting]]) -> None:
-    setting = await make()
-    await setting.endpoint()
-    await setting.plan()
-    queue = setting.queue
+async def test_claims_end_when_they_expire_or_are_released(make: Callable[[], Awaitable[QueueSetup]]) -> None:
+    setup = await make()
+    await setup.endpoint()
+    await setup.plan()
+    queue = setup.queue
     [first] = (await queue.claim(10, 0.0)).work
     [second] = (await queue.claim(10, 30.0)).work
     assert (await queue.claim(10, 30.0)).work == ()
@@ -103,15 +99,15 @@ async def test_claims_end_with_their_lease_or_when_given_back(make: Callable[[],
     assert 4 < await queue.next_due() <= 5
 
 
-async def test_outcomes_end_attempts_or_plan_the_next(make: Callable[[], Awaitable[Setting]]) -> None:
-    setting = await make()
-    await setting.endpoint()
-    await setting.plan()
-    await setting.plan()
-    queue = setting.queue
+async def test_outcomes_end_attempts_or_schedule_the_next(make: Callable[[], Awaitable[QueueSetup]]) -> None:
+    setup = await make()
+    await setup.endpoint()
+    await setup.plan()
+    await setup.plan()
+    queue = setup.queue
     one, two = (await queue.claim(10, 30.0)).work
-    taken = await queue.finish([FinishedAttempt(one.claim, OK), FinishedAttempt(two.claim, REFUSED, 0.0)])
-    assert taken == {one.claim.delivery_id, two.claim.delivery_id}
+    accepted = await queue.finish([FinishedAttempt(one.claim, OK), FinishedAttempt(two.claim, REFUSED, 0.0)])
+    assert accepted == {one.claim.delivery_id, two.claim.delivery_id}
     [again] = (await queue.claim(10, 30.0)).work
     assert (again.event_id, again.attempt_number) == (two.event_id, 2)
     assert again.claim.delivery_id != two.claim.delivery_id
@@ -120,12 +116,12 @@ async def test_outcomes_end_attempts_or_plan_the_next(make: Callable[[], Awaitab
     assert 45 < await queue.next_due() <= 50
 
 
-async def test_limits_are_kept(make: Callable[[], Awaitable[Setting]]) -> None:
-    setting = await make()
-    one, other = await setting.endpoint(), await setting.endpoint()
+async def test_claims_respect_limits(make: Callable[[], Awaitable[QueueSetup]]) -> None:
+    setup = await make()
+    one, other = await setup.endpoint(), await setup.endpoint()
     for _ in range(4):
-        await setting.plan()
-    queue = setting.queue
+        await setup.plan()
+    queue = setup.queue
     assert len((await queue.claim(3, 30.0)).work) == 3
     assert len((await queue.claim(10, 0.0, per_endpoint=1)).work) == 2
     claimed = (await queue.claim(10, 30.0, per_endpoint=9, limits={one: 0})).work
@@ -136,12 +132,12 @@ async def test_limits_are_kept(make: Callable[[], Awaitable[Setting]]) -> None:
     assert len((await queue.claim(10, 30.0, limits={one: 1, other: 9})).work) == 1
 
 
-async def test_work_of_a_disabled_endpoint_is_settled(make: Callable[[], Awaitable[Setting]]) -> None:
-    setting = await make()
-    endpoint = await setting.endpoint()
-    await setting.plan()
-    await setting.plan()
-    await setting.disable(endpoint)
-    claimed = await setting.queue.claim(10, 30.0)
+async def test_work_of_a_disabled_endpoint_is_settled(make: Callable[[], Awaitable[QueueSetup]]) -> None:
+    setup = await make()
+    endpoint = await setup.endpoint()
+    await setup.plan()
+    await setup.plan()
+    await setup.disable(endpoint)
+    claimed = await setup.queue.claim(10, 30.0)
     assert (claimed.work, claimed.settled) == ((), 2)
-    assert await setting.queue.next_due() is None
+    assert await setup.queue.next_due() is None

@@ -1,6 +1,6 @@
-"""Webhooks from the request that creates them to what receivers and the history see of it.
+"""Webhooks from endpoint creation to delivery and history.
 
-The rules are those of docs/reference/webhooks.md, Delivery states and docs/reference/webhooks.md, Retries.
+The rules are in docs/reference/webhooks.md, Delivery states and Retries.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ if TYPE_CHECKING:
 RESTORED = "v1.project.restored"
 TRANSFERRED = "v1.project.transferred"
 QUICK = Webhooks(retry_waits=(0.05, 0.05, 0.05, 0.05), timeout=60.0)
-"""The schedule, much shortened."""
+"""A shortened retry schedule."""
 REFUSAL = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops"
 
 
 class Platform:
-    """The management API, a dispatcher on its store, and a receiver; ``end`` stops the dispatcher.
+    """The management API, a dispatcher on its store, and a receiver.
 
-    :ivar url: the receiver's.
-    :ivar heard: the channels on which there was a notification.
+    :ivar url: URL of the receiver.
+    :ivar notified_channels: channels that have received a notification.
+
     """
 
     def __init__(self, reactor: Any, api: Management, world: World) -> None:
@@ -66,15 +67,16 @@ class Platform:
         self.receiver = Receiver()
         self.port = world.listen(self.receiver)
         self.url = f"http://127.0.0.1:{self.port}/hook"
-        self.heard: set[str] = set()
-        self._ends: list[Callable[[], Any]] = []
+        self.notified_channels: set[str] = set()
+        self._cleanups: list[Callable[[], Any]] = []
 
     async def deliver(
         self, now: Callable[[], float] = lambda: 1.0, *, names: Any = None, rules: Webhooks = QUICK
     ) -> Dispatcher:
-        """Begin to deliver, as a daemon does beside the API.
+        """Start to deliver, as a daemon does.
 
-        :param now: the wall clock, for signatures.
+        :param now: wall clock for signatures.
+
         """
         uri = self.api.database.uri
         pool = Pool(self._reactor, uri, size=2)
@@ -86,10 +88,10 @@ class Platform:
             self._reactor,
             uri,
             CHANNELS,
-            on_notification=lambda channel, _payload: self._hear(made, channel),
+            on_notification=lambda channel, _payload: self._on_notification(made, channel),
             on_reconnect=made.reclaim,
         )
-        self._ends += [
+        self._cleanups += [
             lambda: run(pool.stop()),
             lambda: run(listener.stop()),
             sender.close,
@@ -100,46 +102,45 @@ class Platform:
         made.start()
         return made
 
-    def _hear(self, dispatcher: Dispatcher, channel: str) -> None:
+    def _on_notification(self, dispatcher: Dispatcher, channel: str) -> None:
         dispatcher.notified(channel)
-        self.heard.add(channel)
+        self.notified_channels.add(channel)
 
     async def publish(self, event_type: str = PAUSED, **payload: Any) -> None:
-        """Raise an event of acme's project over HTTP."""
-        given = payload or ({"reason": "other"} if event_type == PAUSED else {})
-        sent = event(str(uuid4()), type=event_type, payload=given)
+        """Publish an event of acme's project over HTTP."""
+        content = payload or ({"reason": "other"} if event_type == PAUSED else {})
+        sent = event(str(uuid4()), type=event_type, payload=content)
         assert (await self.api.send("POST", "/v1/webhooks/events", sent)).status == 201
 
-    async def settled(self) -> list[dict[str, Any]]:
-        """Wait until no attempt is to be made; return the records of acme's endpoints, oldest first."""
+    async def finish_all(self) -> list[dict[str, Any]]:
+        """Wait until nothing is due and return the records of acme's endpoints, oldest first."""
         while self.api.database.execute("select 1 from webhooks.due limit 1"):
             await pause()
         records = (await self.api.send("GET", f"{ORGANIZATION}/deliveries?page[size]=100")).data
         return [one["attributes"] for one in reversed(records)]
 
     async def received(self, count: int = 1) -> Sequence[Received]:
-        """Wait for so many requests."""
+        """Wait for a number of requests and return all requests."""
         while len(self.receiver.received) < count:
             await pause()
         return self.receiver.received
 
-    def end(self) -> None:
-        """Stop delivering."""
-        for end in reversed(self._ends):
-            end()
+    def stop(self) -> None:
+        for cleanup in reversed(self._cleanups):
+            cleanup()
 
 
 @pytest.fixture
 def platform(api: Management, reactor: Any, world: World) -> Iterator[Platform]:
-    """Give webhooks without any endpoints, events and deliveries."""
+    """Return webhooks without endpoints, events and deliveries."""
     made = Platform(reactor, api, world)
     yield made
-    made.end()
+    made.stop()
 
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """Give everything that is logged meanwhile, tracebacks and fields too."""
+    """Return everything that is logged during the test, with tracebacks and fields."""
     texts: list[str] = []
 
     def observe(entry: LogEvent) -> None:
@@ -154,14 +155,13 @@ def logged() -> Iterator[list[str]]:
 # ---------------------------------------------------------------- signing
 
 
-async def test_every_attempt_has_its_own_time_and_the_same_id_and_bytes(platform: Platform) -> None:
-    """``webhook-timestamp`` is when the attempt was signed; id and bytes never change."""
+async def test_attempts_have_their_own_timestamp_and_the_same_id_and_body(platform: Platform) -> None:
     hours = itertools.count(1_800_000_000, 3600)
     platform.receiver.sends(REFUSAL)
     await platform.api.create(url=platform.url, signing_secret=SECRET)
     await platform.deliver(lambda: next(hours) + 0.75)
     await platform.publish()
-    records = await platform.settled()
+    records = await platform.finish_all()
     requests = platform.receiver.received
     stamps = [int(one.headers["webhook-timestamp"]) for one in requests]
     assert len(set(stamps)) == len(requests) == 5
@@ -175,7 +175,7 @@ async def test_every_attempt_has_its_own_time_and_the_same_id_and_bytes(platform
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_secret_is_changed_without_a_gap(platform: Platform, scope: str) -> None:
+async def test_new_secret_signs_all_later_attempts(platform: Platform, scope: str) -> None:
     secrets = {"old": "the old secret", "new": "whsec_bmV3IG5ldyBuZXcgbmV3"}
     made = await platform.api.create(scope, url=platform.url, signing_secret=secrets["old"])
     platform.receiver.sends(REFUSAL)
@@ -199,12 +199,11 @@ async def test_a_secret_is_changed_without_a_gap(platform: Platform, scope: str)
     assert signed_with == [["old"], ["new"], ["new"]]
 
 
-# ---------------------------------------------------------------- the deadline
+# ---------------------------------------------------------------- timeouts
 
 
 @pytest.mark.parametrize(("seconds", "success"), [(19.9, True), (20.0, False)])
-async def test_an_answer_counts_within_20_seconds(world: World, seconds: float, success: bool) -> None:
-    """A 2xx response within 20 seconds is a success, a later one is none."""
+async def test_response_must_arrive_within_20_seconds(world: World, seconds: float, success: bool) -> None:
     receiver, clock = Receiver(answer=lambda _request: None), Clock()
     sending = Deferred.fromCoroutine(
         world.sender(clock=clock, timeout=20.0).send(attempt(world.listen(receiver)))
@@ -218,13 +217,12 @@ async def test_an_answer_counts_within_20_seconds(world: World, seconds: float, 
     assert outcome.duration_ms == seconds * 1000
 
 
-async def test_what_a_receiver_asks_for_does_not_change_the_schedule(platform: Platform) -> None:
-    """410 and ``Retry-After`` are failures like others: five attempts at their times."""
+async def test_status_410_and_retry_after_do_not_change_the_schedule(platform: Platform) -> None:
     platform.receiver.sends(b"HTTP/1.1 410 Gone\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n")
     made = await platform.api.create(url=platform.url)
     await platform.deliver()
     await platform.publish()
-    records = await platform.settled()
+    records = await platform.finish_all()
     assert [one["status"] for one in records] == ["failed"] * 5
     assert [one["attempt_number"] for one in records] == [1, 2, 3, 4, 5]
     assert {one["response_code"] for one in records} == {410}
@@ -234,24 +232,23 @@ async def test_what_a_receiver_asks_for_does_not_change_the_schedule(platform: P
     assert shown.data["attributes"]["enabled"] is True
 
 
-async def test_an_answers_record(platform: Platform) -> None:
-    """Status, headers and the first 16 KiB of a failure's body are recorded too."""
+async def test_response_status_headers_and_16_kib_of_body_are_recorded(platform: Platform) -> None:
     body = b"x" * 20_000
     platform.receiver.sends(b"HTTP/1.1 404 X\r\nX-Why: because\r\nContent-Length: 20000\r\n\r\n" + body)
     made = await platform.api.create(url=platform.url)
     await platform.deliver()
     await platform.api.send("POST", f"{ORGANIZATION}/endpoints/{made['id']}/test")
-    [record] = await platform.settled()
+    [record] = await platform.finish_all()
     assert (record["status"], record["response_code"], record["error"]) == ("failed", 404, None)
     assert record["response_headers"]["x-why"] == "because"
     assert record["response_body"] == "x" * 16_384
 
 
-async def test_a_name_that_resolves_inside_later_is_not_sent_to(platform: Platform) -> None:
+async def test_name_that_later_resolves_to_a_reserved_address_is_rejected(platform: Platform) -> None:
     await platform.api.create(url=f"http://receiver.example:{platform.port}/hook")
     await platform.deliver(names=Names(["10.0.0.7"], ["93.184.216.34", "169.254.169.254"]))
     await platform.publish()
-    records = await platform.settled()
+    records = await platform.finish_all()
     assert [one["error"] for one in records] == ["refused_address"] * 5
     assert {(one["response_code"], one["response_body"]) for one in records} == {(0, None)}
     assert platform.receiver.connections == []
@@ -261,10 +258,9 @@ async def test_a_name_that_resolves_inside_later_is_not_sent_to(platform: Platfo
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_disabling_skips_what_waits_and_enabling_does_not_revive_it(
+async def test_disabling_skips_queued_attempts_and_enabling_does_not_revive_them(
     platform: Platform, scope: str
 ) -> None:
-    """What was enqueued is ``skipped`` when it comes due; what happens meanwhile leaves no record."""
     made = await platform.api.create(scope, url=platform.url)
     one = f"{scope}/endpoints/{made['id']}"
     await platform.publish()
@@ -273,7 +269,7 @@ async def test_disabling_skips_what_waits_and_enabling_does_not_revive_it(
     await platform.api.send("PATCH", one, document("endpoint", enabled=True))
     await platform.publish("v1.project.restarted")
     await platform.deliver()
-    await platform.settled()
+    await platform.finish_all()
     target = f"{scope}/deliveries?filter[status]"
     [skipped] = (await platform.api.send("GET", f"{target}=skipped")).data
     [delivered] = (await platform.api.send("GET", f"{target}=success")).data
@@ -287,17 +283,17 @@ async def test_disabling_skips_what_waits_and_enabling_does_not_revive_it(
     assert json.loads(request.body)["type"] == "v1.project.restarted"
 
 
-async def test_a_skipped_delivery_is_retried_by_hand(platform: Platform) -> None:
+async def test_skipped_delivery_can_be_retried(platform: Platform) -> None:
     made = await platform.api.create(url=platform.url)
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     await platform.publish()
     await platform.api.send("PATCH", one, document("endpoint", enabled=False))
     await platform.deliver()
-    [skipped] = await platform.settled()
+    [skipped] = await platform.finish_all()
     await platform.api.send("PATCH", one, document("endpoint", enabled=True))
-    taken = await platform.api.send("POST", f"{ORGANIZATION}/deliveries/{skipped['id']}/retry")
-    assert (taken.status, taken.data["id"]) == (201, skipped["event_id"])
-    _, retried = await platform.settled()
+    retry = await platform.api.send("POST", f"{ORGANIZATION}/deliveries/{skipped['id']}/retry")
+    assert (retry.status, retry.data["id"]) == (201, skipped["event_id"])
+    _, retried = await platform.finish_all()
     assert (retried["status"], retried["trigger"]) == ("success", "manual")
     expires, created = map(datetime.fromisoformat, (retried["expires_at"], retried["created_at"]))
     assert expires - created == timedelta(days=14)
@@ -305,10 +301,9 @@ async def test_a_skipped_delivery_is_retried_by_hand(platform: Platform) -> None
     assert request.headers["webhook-id"] == skipped["event_id"]
 
 
-async def test_recoveries_at_the_same_time_send_nothing_twice(
+async def test_concurrent_recoveries_do_not_overlap(
     platform: Platform, make_pool: Callable[..., Pool]
 ) -> None:
-    """What one recovery has taken on is no other one's, whichever daemon is asked (operation 12)."""
     platform.receiver.sends(REFUSAL)
     made = await platform.api.create(url=platform.url)
     platform.api.database.execute(
@@ -320,7 +315,7 @@ async def test_recoveries_at_the_same_time_send_nothing_twice(
     daemons = [make_pool(uri=platform.api.database.uri, size=1) for _ in range(4)]
     for pool in daemons:
         await pool.start()
-    taken: Any = await gatherResults(
+    recoveries: Any = await gatherResults(
         [
             Deferred.fromCoroutine(
                 make_store(pool, Cipher([KEY]), 14).manual_deliveries.recover(ACME, UUID(made["id"]), since)
@@ -328,31 +323,33 @@ async def test_recoveries_at_the_same_time_send_nothing_twice(
             for pool in daemons
         ]
     )
-    assert sorted(one.matched for one in taken) == [0, 0, 0, 50]
+    assert sorted(one.matched for one in recoveries) == [0, 0, 0, 50]
     assert platform.api.database.execute("select count(*) from webhooks.due") == [(50,)]
 
 
 @pytest.mark.parametrize("everything", [False, True])
-async def test_an_endpoint_deleted_during_an_attempt(platform: Platform, everything: bool) -> None:
-    held: list[Received] = []
-    platform.receiver.answer = held.append
+async def test_endpoint_deleted_during_an_attempt_leaves_no_rows(
+    platform: Platform, everything: bool
+) -> None:
+    pending_requests: list[Received] = []
+    platform.receiver.answer = pending_requests.append
     made = await platform.api.create(url=platform.url)
     dispatcher = await platform.deliver()
     await platform.publish()
     await platform.received()
     target = f"{ORGANIZATION}/endpoints" + ("" if everything else f"/{made['id']}")
     assert (await platform.api.send("DELETE", target)).status == 200
-    held[0].connection.write(REFUSAL)
+    pending_requests[0].connection.write(REFUSAL)
     while dispatcher.in_flight or not dispatcher.counters.lost:
         await pause()
-    assert await platform.settled() == []
+    assert await platform.finish_all() == []
     for table in ("due", "event", "delivery", "endpoint"):
         assert platform.api.database.execute(f"select count(*) from webhooks.{table}") == [(0,)], table
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
 @pytest.mark.parametrize(
-    ("change", "sent", "taken"),
+    ("change", "sent", "status"),
     [
         ({"signing_secret": "the new secret"}, 40, "success"),
         ({"url": "elsewhere"}, 0, "success"),
@@ -361,19 +358,15 @@ async def test_an_endpoint_deleted_during_an_attempt(platform: Platform, everyth
     ],
     ids=["secret", "url", "disabled", "deleted"],
 )
-async def test_a_change_counts_for_what_waits_its_turn(
-    platform: Platform, world: World, change: dict[str, Any] | None, sent: int, taken: str | None
+async def test_endpoint_change_applies_to_claimed_attempts(
+    platform: Platform, world: World, change: dict[str, Any] | None, sent: int, status: str | None
 ) -> None:
-    """A change counts for every attempt made after it, those too that a daemon had claimed before.
-
-    Of 80 events the first 40 are on their way when the endpoint gets a new secret or url, or is disabled or
-    deleted.
-    """
-    held: list[Received] = []
+    """40 of 80 attempts are in flight or done when the endpoint changes. The rest are already claimed."""
+    pending_requests: list[Received] = []
 
     def answer(request: Received) -> None:
         if len(platform.receiver.received) == 40:
-            held.append(request)
+            pending_requests.append(request)
         else:
             request.connection.write(OK)
 
@@ -384,7 +377,7 @@ async def test_a_change_counts_for_what_waits_its_turn(
     platform.api.database.execute(
         "select webhooks.publish(%s, 'acme', %s, '{}', n::text) from generate_series(1, 80) n", (PAUSED, REF)
     )
-    while not held:
+    while not pending_requests:
         await pause()
     if change is None:
         await platform.api.send("DELETE", one)
@@ -392,21 +385,20 @@ async def test_a_change_counts_for_what_waits_its_turn(
         if "url" in change:
             change = {"url": f"http://127.0.0.1:{world.listen(Receiver())}/"}
         await platform.api.send("PATCH", one, document("endpoint", **change))
-    while CHANGED not in platform.heard:
+    while CHANGED not in platform.notified_channels:
         await pause()
-    held[0].connection.write(OK)
-    records = await platform.settled()
+    pending_requests[0].connection.write(OK)
+    records = await platform.finish_all()
     later = platform.receiver.received[40:]
     assert len(later) == sent
     for request in later:
         stamp, signature = (request.headers[f"webhook-{name}"] for name in ("timestamp", "signature"))
         identifier = request.headers["webhook-id"]
         assert verify("the new secret", identifier, int(stamp), request.body, signature)
-    assert [record["status"] for record in records[40:]] == ([] if taken is None else [taken] * 40)
+    assert [record["status"] for record in records[40:]] == ([] if status is None else [status] * 40)
 
 
-async def test_event_types_are_replaced(platform: Platform) -> None:
-    """``event_types`` replaces the list on PATCH: what it no longer has is not sent."""
+async def test_change_replaces_event_types(platform: Platform) -> None:
     made = await platform.api.create(url=platform.url, event_types=[{"type": PAUSED}])
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     await platform.publish()
@@ -417,7 +409,7 @@ async def test_event_types_are_replaced(platform: Platform) -> None:
     await platform.publish()
     await platform.publish(RESTORED)
     await platform.deliver()
-    await platform.settled()
+    await platform.finish_all()
     assert [json.loads(one.body)["type"] for one in platform.receiver.received] == [PAUSED, RESTORED]
 
 
@@ -432,8 +424,7 @@ async def test_event_types_are_replaced(platform: Platform) -> None:
         ("https://nowhere.example/", "unresolvable"),
     ],
 )
-async def test_a_change_that_is_refused_changes_nothing(platform: Platform, url: str, code: str) -> None:
-    """A url is judged on PATCH as on POST, and nothing of a refused request is kept."""
+async def test_rejected_change_has_no_effect(platform: Platform, url: str, code: str) -> None:
     made = await platform.api.create()
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     before = (await platform.api.send("GET", one)).data
@@ -444,7 +435,7 @@ async def test_a_change_that_is_refused_changes_nothing(platform: Platform, url:
     assert (await platform.api.send("GET", one)).data == before
 
 
-async def test_a_page_of_deliveries_has_20_records_by_default(platform: Platform) -> None:
+async def test_default_page_of_deliveries_has_20_records(platform: Platform) -> None:
     made = await platform.api.create()
     platform.api.database.execute(
         "select webhooks.publish(%s, 'acme', %s, '{}', n::text) from generate_series(1, 101) n",
@@ -455,7 +446,9 @@ async def test_a_page_of_deliveries_has_20_records_by_default(platform: Platform
         assert len((await platform.api.send("GET", f"{target}?page[size]=100")).data) == 100
 
 
-async def test_no_secret_is_stored_or_shown_in_the_clear(platform: Platform, logged: list[str]) -> None:
+async def test_secrets_are_not_stored_shown_or_logged_in_plain_text(
+    platform: Platform, logged: list[str]
+) -> None:
     secrets = {"signing": "a very private secret", "header": "a-private-value", "token": platform.api.token}
     made = await platform.api.create(
         url=platform.url, signing_secret=secrets["signing"], custom_headers={"X-Key": secrets["header"]}
@@ -463,38 +456,38 @@ async def test_no_secret_is_stored_or_shown_in_the_clear(platform: Platform, log
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     dispatcher = await platform.deliver()
     await platform.api.send("POST", f"{one}/test")
-    await platform.settled()
+    await platform.finish_all()
     assert platform.receiver.received[0].headers["x-key"] == secrets["header"]
     platform.receiver.sends(b"garbage\r\n\r\n", close=True)
     await platform.publish()
-    await platform.settled()
+    await platform.finish_all()
     for sent in (
         document("endpoint", signing_secret=secrets["signing"] * 9, custom_headers={"X-Key": "\n"}),
         document("endpoint", signing_secret=[secrets["signing"]], custom_headers={secrets["header"]: "\n"}),
     ):
         assert (await platform.api.send("PATCH", one, sent)).status == 400
-    with misplaced(platform.api.database):
+    with rename_endpoint_table(platform.api.database):
         assert (await platform.api.send("GET", one)).status == 500
     tables = platform.api.database.execute(
         "select format('%I.%I', schemaname, tablename) from pg_tables where schemaname = 'webhooks'"
     )
-    kept = [
+    stored = [
         text
         for (table,) in tables
         for (text,) in platform.api.database.execute(f"select t::text from {table} t")
     ]
     figures = str(dispatcher.counters.snapshot(0, await platform.api.store.queue.statistics()))
-    assert any(made["id"] in text for text in kept)
+    assert any(made["id"] in text for text in stored)
     assert any("attempt 5" in text for text in logged), "attempts are logged"
     for name, secret in secrets.items():
         shapes = (secret, secret.encode().hex())
-        for text in (*kept, *logged, figures):
-            assert not any(shape in text for shape in shapes), f"the {name} is told: {text[:200]}"
+        for text in (*stored, *logged, figures):
+            assert not any(shape in text for shape in shapes), f"the {name} is disclosed: {text[:200]}"
 
 
 @contextmanager
-def misplaced(database: Database) -> Iterator[None]:
-    """Let no endpoint be found, as if the database were broken."""
+def rename_endpoint_table(database: Database) -> Iterator[None]:
+    """Rename the table of endpoints, so that every query fails."""
     database.execute("alter table webhooks.endpoint rename to elsewhere")
     try:
         yield
@@ -505,8 +498,7 @@ def misplaced(database: Database) -> Iterator[None]:
 # ---------------------------------------------------------------- events
 
 
-async def test_a_key_is_good_for_24_hours_over_http(platform: Platform) -> None:
-    """One key raises one event in 24 hours, whoever publishes it and how."""
+async def test_idempotency_key_is_valid_for_24_hours_over_http_and_sql(platform: Platform) -> None:
     await platform.api.create()
     sent = event("once")
     first = (await platform.api.send("POST", "/v1/webhooks/events", sent)).data
@@ -523,8 +515,7 @@ async def test_a_key_is_good_for_24_hours_over_http(platform: Platform) -> None:
     assert platform.api.database.execute("select count(*) from webhooks.event") == [(2,)]
 
 
-async def test_a_transfer_is_published_for_both_organizations(platform: Platform) -> None:
-    """``.transferred`` is raised for both, within the transaction that transfers."""
+async def test_transfer_is_published_for_both_organizations(platform: Platform) -> None:
     globex = await platform.api.new_token(OTHER)
     other = f"/v2/organizations/{OTHER}/webhooks"
     await platform.api.create()
@@ -539,11 +530,11 @@ async def test_a_transfer_is_published_for_both_organizations(platform: Platform
             f"{publish}; {move}; {publish}",
             (TRANSFERRED, ACME.organization, REF, payload, OTHER, REF, TRANSFERRED, OTHER, REF, payload),
         )
-        [told] = (await platform.api.send("GET", f"{ORGANIZATION}/deliveries")).data
-        [told_too] = (await platform.api.send("GET", f"{other}/deliveries", token=globex)).data
+        [received_here] = (await platform.api.send("GET", f"{ORGANIZATION}/deliveries")).data
+        [received_there] = (await platform.api.send("GET", f"{other}/deliveries", token=globex)).data
         events = [
-            (await platform.api.send("GET", f"{place}/deliveries/{one['id']}", token=token)).data
-            for place, one, token in ((ORGANIZATION, told, ""), (other, told_too, globex))
+            (await platform.api.send("GET", f"{scope_path}/deliveries/{one['id']}", token=token)).data
+            for scope_path, one, token in ((ORGANIZATION, received_here, ""), (other, received_there, globex))
         ]
         payloads = [one["attributes"]["event"]["payload"] for one in events]
         assert [one["organization_slug"] for one in payloads] == ["acme", OTHER]
@@ -555,13 +546,14 @@ async def test_a_transfer_is_published_for_both_organizations(platform: Platform
         await platform.api.send("DELETE", f"{other}/endpoints", token=globex)
 
 
-async def test_an_older_version_is_shown_as_it_is_sent(
+async def test_delivery_shows_the_payload_of_its_own_version(
     platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A delivery's ``event`` has its own version's payload, before the first attempt and when skipped too."""
     newer = "v2.project.paused"
     made = await platform.api.create(event_types=[{"type": PAUSED}])
-    monkeypatch.setattr(platform.api.catalogue, "render", lambda *given: {"of": given[:2], **given[2]})
+    monkeypatch.setattr(
+        platform.api.catalogue, "render", lambda *arguments: {"of": arguments[:2], **arguments[2]}
+    )
     await platform.api.store.publisher.sync_event_types({newer: [PAUSED]})
     try:
         platform.api.database.execute(
@@ -578,11 +570,10 @@ async def test_an_older_version_is_shown_as_it_is_sent(
         change = document("endpoint", enabled=enabled)
         await platform.api.send("PATCH", f"{ORGANIZATION}/endpoints/{made['id']}", change)
         await platform.deliver()
-        await platform.settled()
+        await platform.finish_all()
 
 
-def test_the_limits_are_as_documented() -> None:
-    """20 seconds, waits of 10, 30, 90 and 270, 14 days, unless the operator says otherwise (limits)."""
+def test_defaults_match_the_documented_limits() -> None:
     usual = Webhooks()
     assert (usual.timeout, usual.retry_waits, usual.retention_days) == (20, (10, 30, 90, 270), 14)
     assert (MAX_ATTEMPTS, MIN_SECRET_LENGTH, MAX_SECRET_LENGTH) == (5, 8, 64)
@@ -590,19 +581,18 @@ def test_the_limits_are_as_documented() -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_test_event_as_it_arrives(platform: Platform, scope: str) -> None:
-    """It is signed and sent like others, says ``is_test``, and is not retried."""
+async def test_test_event_is_signed_marked_and_not_retried(platform: Platform, scope: str) -> None:
     platform.receiver.sends(REFUSAL)
     made = await platform.api.create(scope, url=platform.url, signing_secret=SECRET)
     await platform.deliver()
     sent = document("event", type=PAUSED)
-    taken = await platform.api.send("POST", f"{scope}/endpoints/{made['id']}/test", sent)
-    await platform.settled()
+    accepted = await platform.api.send("POST", f"{scope}/endpoints/{made['id']}/test", sent)
+    await platform.finish_all()
     [record] = (await platform.api.send("GET", f"{scope}/deliveries")).data
     assert (record["attributes"]["status"], record["attributes"]["trigger"]) == (Status.FAILED, "test")
     [request] = platform.receiver.received
     came = json.loads(request.body)
-    assert came["id"] == taken.data["id"] == request.headers["webhook-id"]
+    assert came["id"] == accepted.data["id"] == request.headers["webhook-id"]
     assert (came["type"], came["payload"]["is_test"]) == (PAUSED, True)
     stamp, signature = int(request.headers["webhook-timestamp"]), request.headers["webhook-signature"]
     assert verify(SECRET, came["id"], stamp, request.body, signature)

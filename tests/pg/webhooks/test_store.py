@@ -1,4 +1,4 @@
-"""Endpoints in the store: what is kept of them, who sees them, and what goes with them."""
+"""Endpoints in the store: encryption, visibility by scope, changes and deletion."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ offset (select count from given)
 BLOCKED = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
 
 
-async def test_endpoint_is_read_as_it_was_created(database: Database, pool: Pool) -> None:
+async def test_endpoint_is_read_as_created(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     created = await add_endpoint(
         store,
@@ -102,7 +102,6 @@ async def test_secrets_are_encrypted_at_rest(database: Database, pool: Pool) -> 
 
 
 async def test_endpoints_need_an_encryption_key(database: Database, pool: Pool) -> None:
-    """Without [webhooks] encryption-key nothing is created, and the error names the key."""
     await migrated(database, pool)
     store = make_store(pool, Cipher([]), 14)
     with pytest.raises(NoEncryptionKey, match="encryption-key"):
@@ -110,7 +109,7 @@ async def test_endpoints_need_an_encryption_key(database: Database, pool: Pool) 
     assert database.execute("select count(*) from webhooks.endpoint") == [(0,)]
 
 
-async def test_secret_of_one_endpoint_is_of_no_use_to_another(database: Database, pool: Pool) -> None:
+async def test_secret_of_another_endpoint_cannot_be_decrypted(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     victim, other = [await add_endpoint(store) for _ in range(2)]
     database.execute(
@@ -122,7 +121,7 @@ async def test_secret_of_one_endpoint_is_of_no_use_to_another(database: Database
     assert await store.endpoints.delete(ACME, other.id) == other
 
 
-async def test_endpoint_is_visible_only_under_its_own_scope(database: Database, pool: Pool) -> None:
+async def test_endpoint_is_visible_only_in_its_scope(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await store.directory.create_organization("other", early_access=True)
     mine = await add_endpoint(store, PROJECT)
@@ -135,7 +134,7 @@ async def test_endpoint_is_visible_only_under_its_own_scope(database: Database, 
     assert await store.endpoints.read(PROJECT, mine.id) == mine
 
 
-async def test_endpoints_are_listed_page_by_page_with_their_total(database: Database, pool: Pool) -> None:
+async def test_endpoint_pages_include_the_total(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     made = [await add_endpoint(store) for _ in range(5)]
     assert await store.endpoints.page(ACME, 2, 0) == (tuple(made[:2]), 5)
@@ -143,8 +142,7 @@ async def test_endpoints_are_listed_page_by_page_with_their_total(database: Data
     assert await store.endpoints.page(ACME, 2, 6) == ((), 5)
 
 
-async def test_a_scope_has_a_limit_of_endpoints(database: Database, pool: Pool) -> None:
-    """At most 50 endpoints per scope; scopes do not count for each other."""
+async def test_number_of_endpoints_per_scope_is_limited(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     few = dataclasses.replace(store, endpoints=Endpoints(pool, Cipher([KEY]), maximum=2))
     for _ in range(2):
@@ -154,7 +152,7 @@ async def test_a_scope_has_a_limit_of_endpoints(database: Database, pool: Pool) 
     await add_endpoint(few, PROJECT)
 
 
-async def test_change_leaves_what_is_not_given(database: Database, pool: Pool) -> None:
+async def test_change_keeps_omitted_attributes(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     before = await add_endpoint(store, description="Ours", custom_headers={"X-Key": "1"})
     changed = await store.endpoints.change(ACME, before.id, EndpointChange(url="https://new.example/"))
@@ -174,7 +172,7 @@ async def test_change_leaves_what_is_not_given(database: Database, pool: Pool) -
     )
 
 
-async def test_new_secret_and_url_are_used_by_pending_deliveries(database: Database, pool: Pool) -> None:
+async def test_pending_deliveries_use_new_secret_and_url(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -190,14 +188,14 @@ async def test_new_secret_and_url_are_used_by_pending_deliveries(database: Datab
     )
 
 
-async def test_resealing_leaves_what_is_changed_meanwhile(database: Database, pool: Pool) -> None:
+async def test_key_rotation_keeps_concurrent_changes(database: Database, pool: Pool) -> None:
     old = await migrated(database, pool)
     first, second, third = [await add_endpoint(old, event_types=(PAUSED,)) for _ in range(3)]
     newest = new_key()
     between = make_store(pool, Cipher([newest, KEY]), 14)
 
-    class Beside:
-        """Lets somebody change and delete endpoints right before the first one is replaced."""
+    class ChangesDuringRotation:
+        """Changes and deletes endpoints right before the first one is replaced."""
 
         done = False
 
@@ -209,7 +207,7 @@ async def test_resealing_leaves_what_is_changed_meanwhile(database: Database, po
                 await old.endpoints.delete(ACME, third.id)
             return await pool.fetch(text, values)
 
-    done = await KeyRotation(Beside(), Cipher([newest, KEY]), batch_size=1).run()
+    done = await KeyRotation(ChangesDuringRotation(), Cipher([newest, KEY]), batch_size=1).run()
     assert (done.sealed, done.unreadable) == (2, ())
     await publish(old)
     work = await claim(make_store(pool, Cipher([newest]), 14))
@@ -234,7 +232,7 @@ async def test_deleting_an_endpoint_deletes_its_events_and_deliveries(database: 
 
 
 @pytest.mark.parametrize("everything", [False, True])
-async def test_an_endpoint_with_many_rows_is_deleted_at_once(
+async def test_endpoint_with_many_rows_is_deleted_immediately(
     database: Database, pool: Pool, everything: bool
 ) -> None:
     store = await migrated(database, pool)
@@ -263,10 +261,9 @@ async def test_an_endpoint_with_many_rows_is_deleted_at_once(
     assert (await store.upkeep.run()).removed == 0
 
 
-async def test_deleting_beside_outcomes_that_lock_in_another_order(
+async def test_deletion_survives_a_deadlock_with_outcomes(
     database: Database, pool: Pool, reactor: Any
 ) -> None:
-    """Whom PostgreSQL chooses to end a deadlock, the endpoint is deleted."""
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(2):
@@ -274,7 +271,7 @@ async def test_deleting_beside_outcomes_that_lock_in_another_order(
     first, second = sorted(str(work.claim.delivery_id) for work in await claim(store))
     lock = "select 1 from webhooks.due where delivery_id = %s for update"
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
-        # This one waits for longer than the deletion before it looks whether that is in vain.
+        # The deletion must detect the deadlock first.
         cursor.execute("set deadlock_timeout = '1min'")
         cursor.execute(lock, (second,))
         deleting = Deferred.fromCoroutine(store.endpoints.delete(ACME, endpoint.id))
@@ -286,9 +283,7 @@ async def test_deleting_beside_outcomes_that_lock_in_another_order(
     assert database.execute("select count(*) from webhooks.due") == [(0,)]
 
 
-async def test_attempt_in_flight_when_its_endpoint_is_deleted_is_a_no_op(
-    database: Database, pool: Pool
-) -> None:
+async def test_outcome_of_a_deleted_endpoint_is_ignored(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(2):
@@ -300,7 +295,7 @@ async def test_attempt_in_flight_when_its_endpoint_is_deleted_is_a_no_op(
     assert await store.queue.next_due() is None
 
 
-async def test_publishing_beside_a_deletion_leaves_nothing_stuck(database: Database, pool: Pool) -> None:
+async def test_event_published_during_a_deletion_is_discarded(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -311,7 +306,9 @@ async def test_publishing_beside_a_deletion_leaves_nothing_stuck(database: Datab
     assert database.execute("select count(*) from webhooks.delivery") == [(0,)]
 
 
-async def test_disabling_skips_what_is_enqueued_when_it_comes_due(database: Database, pool: Pool) -> None:
+async def test_queued_attempt_of_a_disabled_endpoint_is_skipped_when_due(
+    database: Database, pool: Pool
+) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -323,7 +320,7 @@ async def test_disabling_skips_what_is_enqueued_when_it_comes_due(database: Data
     assert (skipped.id, skipped.status, skipped.attempt_timestamp) == (pending.id, Status.SKIPPED, None)
 
 
-async def test_enabling_again_does_not_revive(database: Database, pool: Pool) -> None:
+async def test_reenabling_does_not_revive_queued_attempts(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -335,9 +332,7 @@ async def test_enabling_again_does_not_revive(database: Database, pool: Pool) ->
     assert len(claimed.work) == 1
 
 
-async def test_failure_of_an_attempt_in_flight_when_disabled_is_not_tried_again(
-    database: Database, pool: Pool
-) -> None:
+async def test_disabling_prevents_retries_of_attempts_in_flight(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -353,7 +348,7 @@ async def test_failure_of_an_attempt_in_flight_when_disabled_is_not_tried_again(
     ]
 
 
-async def test_event_after_disabling_is_dropped(database: Database, pool: Pool) -> None:
+async def test_disabled_endpoint_receives_no_events(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store, enabled=False)
     await publish(store)
@@ -361,8 +356,7 @@ async def test_event_after_disabling_is_dropped(database: Database, pool: Pool) 
     assert await store.queue.next_due() is None
 
 
-async def test_identifiers_of_both_makers_agree(database: Database, pool: Pool) -> None:
-    """What SQL makes, Python takes apart, and the other way round; SQL's sort by when they were made."""
+async def test_identifiers_from_sql_and_python_agree(database: Database, pool: Pool) -> None:
     await migrated(database, pool)
     rows = await pool.fetch(
         "select clock_timestamp(), webhooks.uuid_v7()::text, clock_timestamp()"

@@ -1,4 +1,4 @@
-"""Publishing: ``webhooks.publish`` in the caller's transaction, and who gets a copy."""
+"""Publishing with ``webhooks.publish`` in the caller's transaction, and the endpoints that receive a copy."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ PUBLISH = "select webhooks.publish(%s, %s, %s, %s, %s)"
 
 
 async def bodies(store: Store) -> list[dict[str, Any]]:
-    """Claim everything and return what would be sent, with the endpoint that it goes to."""
+    """Claim everything and return the bodies to send, each with its endpoint."""
     works = await claim(store)
     return [{"endpoint": work.endpoint_id, **json.loads(work.body or b"{}")} for work in works]
 
 
 def counts(database: Database) -> tuple[int, ...]:
-    """Return how many events, due rows and idempotency keys there are."""
+    """Return the numbers of events, due rows and idempotency keys."""
     tables = ("event", "due", "idempotency")
     return tuple(database.execute(f"select count(*) from webhooks.{one}")[0][0] for one in tables)
 
 
 class App:
-    """An ordinary role of an application."""
+    """An application's ordinary role."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -62,28 +62,26 @@ class App:
         self.uri = database.uri.replace("authenticator@", f"{self.role}@")
         database.execute(f"create role {self.role} login")
 
-    def let(self) -> None:
-        """Let the role publish, as the comment on the function says."""
+    def allow_publishing(self) -> None:
+        """Grant what the comment on the function says."""
         self._database.execute(
             f"grant usage on schema webhooks to {self.role};"
             f"grant execute on function webhooks.publish to {self.role}"
         )
 
     def remove(self) -> None:
-        """Drop the role with what it owns."""
         self._database.execute(f"drop owned by {self.role}; drop role {self.role}")
 
 
 @pytest.fixture
 def app(database: Database) -> Iterator[App]:
-    """Give a role of this test's own."""
+    """Return a role of this test's own."""
     made = App(database)
     yield made
     made.remove()
 
 
-async def test_event_reaches_the_endpoints_that_match(database: Database, pool: Pool) -> None:
-    """Organization and project endpoints, listed types or ``*``, enabled ones."""
+async def test_event_reaches_matching_endpoints(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await store.directory.create_project("z" * 20, "acme")
     await store.directory.create_organization("other", early_access=True)
@@ -109,17 +107,16 @@ async def test_organization_event_reaches_organization_endpoints_only(database: 
 
 
 async def test_each_endpoint_gets_a_copy_with_its_own_id(database: Database, pool: Pool) -> None:
-    """The id is a UUIDv7; the timestamp is in UTC, with milliseconds."""
     store = await migrated(database, pool)
     for _ in range(3):
         await add_endpoint(store)
     before = datetime.now(UTC) - timedelta(milliseconds=1)
     ingress = await publish(store, PROJECT, PAUSED, reason="other", actor={"user_id": "u1"}, text='"ü\n')
-    found = await bodies(store)
-    identifiers = {UUID(body["id"]) for body in found}
+    sent = await bodies(store)
+    identifiers = {UUID(body["id"]) for body in sent}
     assert len(identifiers | {ingress}) == 4
     assert {identifier.version for identifier in identifiers} == {7}
-    for body in found:
+    for body in sent:
         assert set(body) == {"endpoint", "id", "type", "timestamp", "payload"}
         assert body["type"] == PAUSED
         assert body["timestamp"][19:20] + body["timestamp"][23:] == ".Z"
@@ -148,10 +145,9 @@ ID = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"
         ("", ""),
     ],
 )
-async def test_an_event_is_of_its_requests_trace(
+async def test_event_continues_the_trace_of_its_request(
     database: Database, pool: Pool, headers: str, trace: str
 ) -> None:
-    """Whatever a transaction has for headers, publishing works, and only a valid ``traceparent`` is sent."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     database.execute(
@@ -162,7 +158,7 @@ async def test_an_event_is_of_its_requests_trace(
     assert work.traceparent == trace
 
 
-async def test_scope_is_always_written_into_the_payload(database: Database, pool: Pool) -> None:
+async def test_publisher_cannot_forge_the_scope_in_the_payload(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store, PROJECT, PAUSED, organization_slug="evil", project_ref="evil")
@@ -170,8 +166,8 @@ async def test_scope_is_always_written_into_the_payload(database: Database, pool
     assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
 
 
-async def test_publisher_may_say_when_it_happened(database: Database, pool: Pool) -> None:
-    """``timestamp`` is optional when publishing; it is kept to the millisecond."""
+async def test_publisher_may_set_the_timestamp(database: Database, pool: Pool) -> None:
+    """Timestamps have millisecond precision."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     when = datetime(2026, 2, 3, 4, 5, 6, 789_999, UTC)
@@ -180,7 +176,7 @@ async def test_publisher_may_say_when_it_happened(database: Database, pool: Pool
     assert body["timestamp"] == "2026-02-03T04:05:06.789Z"
 
 
-async def test_published_inside_a_transaction_that_is_rolled_back(database: Database, pool: Pool) -> None:
+async def test_rollback_discards_published_events(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
@@ -196,10 +192,10 @@ async def test_published_inside_a_transaction_that_is_rolled_back(database: Data
 
 
 @pytest.mark.direct("the tests' pooler logs everybody in as one role")
-async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool: Pool, app: App) -> None:
+async def test_ordinary_role_needs_only_execute(database: Database, pool: Pool, app: App) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
-    app.let()
+    app.allow_publishing()
     with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
         cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
@@ -219,10 +215,10 @@ async def test_ordinary_role_needs_nothing_but_execute(database: Database, pool:
 
 
 @pytest.mark.direct("the tests' pooler logs everybody in as one role")
-async def test_search_path_of_the_caller_does_not_matter(database: Database, pool: Pool, app: App) -> None:
+async def test_callers_search_path_is_ignored(database: Database, pool: Pool, app: App) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
-    app.let()
+    app.allow_publishing()
     database.execute(f"create schema app authorization {app.role}")
     with closing(psycopg2.connect(app.uri)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
@@ -237,16 +233,14 @@ async def test_search_path_of_the_caller_does_not_matter(database: Database, poo
     assert body["payload"] == {"organization_slug": "acme", "project_ref": REF, "actor": None}
 
 
-async def test_no_role_may_publish_without_a_grant(database: Database, pool: Pool) -> None:
-    """PUBLIC has no right to execute the function."""
+async def test_publishing_requires_a_grant(database: Database, pool: Pool) -> None:
     await migrated(database, pool)
     database.execute("grant usage on schema webhooks to anon")
     with pytest.raises(psycopg2.errors.InsufficientPrivilege):
         database.execute("set role anon; select webhooks.publish('v1.a.b', 'acme', null, null, 'k')")
 
 
-async def test_same_key_raises_nothing_and_returns_the_first_id(database: Database, pool: Pool) -> None:
-    """Within 24 hours, per organization, whatever else is different."""
+async def test_repeated_key_raises_no_event_and_returns_the_first_id(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await store.directory.create_organization("other", early_access=True)
     await add_endpoint(store)
@@ -256,8 +250,7 @@ async def test_same_key_raises_nothing_and_returns_the_first_id(database: Databa
     assert len(await bodies(store)) == 1
 
 
-async def test_key_is_forgotten_after_a_day(database: Database, pool: Pool) -> None:
-    """24 hours, to the moment, whether or not upkeep has run."""
+async def test_idempotency_key_expires_after_24_hours(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     first = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
@@ -274,7 +267,7 @@ async def test_key_is_forgotten_after_a_day(database: Database, pool: Pool) -> N
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_one_key_at_the_same_time_raises_one_event(
+async def test_concurrent_use_of_a_key_raises_one_event(
     database: Database, pool: Pool, committed: bool
 ) -> None:
     store = await migrated(database, pool)
@@ -286,9 +279,9 @@ async def test_one_key_at_the_same_time_raises_one_event(
         with second.cursor() as cursor:
             began.set()
             cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
-            [found] = cursor.fetchone() or [""]
+            [sent] = cursor.fetchone() or [""]
             second.commit()
-            return str(found)
+            return str(sent)
 
     with closing(first), closing(second), first.cursor() as cursor:
         cursor.execute(PUBLISH, (PAUSED, "acme", REF, "{}", "k"))
@@ -306,7 +299,7 @@ async def test_one_key_at_the_same_time_raises_one_event(
 
 
 def _wait_for_lock(database: Database) -> None:
-    """Return once a statement waits for another transaction."""
+    """Wait until a statement is blocked by another transaction."""
     query = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     wait_for(lambda: database.execute(query), "a statement that waits")
 
@@ -319,16 +312,15 @@ def _wait_for_lock(database: Database) -> None:
         ("v1.project.paused\n", ACME, "k", PublishProblem.MALFORMED),
         (PAUSED, ACME, "", PublishProblem.MALFORMED),
         (PAUSED, ACME, "k" * 256, PublishProblem.MALFORMED),
-        (PAUSED, Scope("nobody"), "k", PublishProblem.NO_ORGANIZATION),
+        (PAUSED, Scope("missing"), "k", PublishProblem.NO_ORGANIZATION),
         (PAUSED, Scope("acme", "q" * 20), "k", PublishProblem.NO_PROJECT),
         (PAUSED, Scope("denied", REF), "k", PublishProblem.OTHER_ORGANIZATION),
         (PAUSED, Scope("denied"), "k", PublishProblem.NOT_ALLOWED),
     ],
 )
-async def test_refused_events_leave_nothing(
+async def test_rejected_event_leaves_no_rows(
     database: Database, pool: Pool, event_type: str, scope: Scope, key: str, problem: PublishProblem
 ) -> None:
-    """Each mistake has an SQLSTATE of its own; nothing is raised or remembered."""
     store = await migrated(database, pool)
     await store.directory.create_organization("denied")
     await add_endpoint(store)
@@ -339,8 +331,7 @@ async def test_refused_events_leave_nothing(
 
 
 @pytest.mark.parametrize("payload", ["[]", '"text"', "1"])
-async def test_payload_is_an_object(database: Database, pool: Pool, payload: str) -> None:
-    """``payload`` is an object; null stands for an empty one."""
+async def test_payload_must_be_an_object(database: Database, pool: Pool, payload: str) -> None:
     await migrated(database, pool)
     with pytest.raises(psycopg2.errors.InvalidParameterValue, match="JSON object"):
         database.execute(PUBLISH, (PAUSED, "acme", REF, payload, "k"))
@@ -348,10 +339,7 @@ async def test_payload_is_an_object(database: Database, pool: Pool, payload: str
 
 
 @pytest.mark.parametrize("value", ["true", "false", "null", '"no"'])
-async def test_what_marks_test_events_is_the_services_to_write(
-    database: Database, pool: Pool, value: str
-) -> None:
-    """Publishers may not set is_test, in SQL, the daemon or its event sources."""
+async def test_publishers_cannot_set_is_test(database: Database, pool: Pool, value: str) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     payload = f'{{"is_test": {value}}}'
@@ -369,7 +357,7 @@ async def test_what_marks_test_events_is_the_services_to_write(
     assert counts(database) == (1, 1, 1)
 
 
-async def test_the_comment_on_the_function_names_its_errors(database: Database, pool: Pool) -> None:
+async def test_comment_on_the_function_lists_its_errors(database: Database, pool: Pool) -> None:
     await migrated(database, pool)
     [(comment,)] = database.execute(
         "select obj_description(oid) from pg_proc where proname = 'publish'"
@@ -378,8 +366,8 @@ async def test_the_comment_on_the_function_names_its_errors(database: Database, 
     assert all(problem in comment for problem in PublishProblem)
 
 
-async def test_payload_has_a_limit(database: Database, pool: Pool) -> None:
-    """256 KiB as PostgreSQL writes it, so that what a daemon claims at once fits into its memory."""
+async def test_payload_size_is_limited(database: Database, pool: Pool) -> None:
+    """The limit keeps a daemon's claimed batch small enough for its memory."""
     store = await migrated(database, pool)
     maximum = 256 * 1024 - len('{"a": ""}')
     await publish(store, a="x" * maximum)
@@ -388,7 +376,7 @@ async def test_payload_has_a_limit(database: Database, pool: Pool) -> None:
     assert refused.value.problem is PublishProblem.MALFORMED
 
 
-async def test_versions_go_out_side_by_side(database: Database, pool: Pool) -> None:
+async def test_versions_of_an_event_are_sent_in_parallel(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     newer = "v2.project.paused"
     await store.publisher.sync_event_types({newer: [PAUSED], "v2.project.restored": [RESTORED]})
@@ -410,8 +398,7 @@ async def test_versions_go_out_side_by_side(database: Database, pool: Pool) -> N
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-async def test_commit_wakes_the_daemons(database: Database, pool: Pool) -> None:
-    """One NOTIFY with an empty payload, and none when nobody is to be told."""
+async def test_commit_notifies_the_daemons(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
@@ -427,8 +414,8 @@ async def test_commit_wakes_the_daemons(database: Database, pool: Pool) -> None:
 
 
 @pytest.mark.direct("a pooler passes no notifications on")
-async def test_of_open_transactions_one_notifies(database: Database, pool: Pool) -> None:
-    """NOTIFY makes commits wait for each other; what nobody announces is found by looking."""
+async def test_only_one_open_transaction_notifies(database: Database, pool: Pool) -> None:
+    """NOTIFY serializes commits. Events without a notification are found by polling."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     with (
@@ -440,9 +427,9 @@ async def test_of_open_transactions_one_notifies(database: Database, pool: Pool)
         def notified() -> int:
             with listening.cursor() as cursor:
                 cursor.execute("listen webhooks")
-            heard = len(listening.notifies)
+            count = len(listening.notifies)
             listening.notifies.clear()
-            return heard
+            return count
 
         assert notified() == 0
         with first.cursor() as cursor:

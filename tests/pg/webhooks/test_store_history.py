@@ -1,4 +1,4 @@
-"""The history in the store: pages, filters, expiry, tests, retries and recovery."""
+"""The delivery history in the store: pages, filters, expiry, tests, retries and recovery."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ ALL = DeliveryFilter()
 MOVED = {"delivery": ["id", "event_id"], "due": ["delivery_id", "event_id"], "event": ["id"]}
 
 
-async def listed(store: Store, scope: Scope = ACME, size: int = 100, **wanted: Any) -> list[UUID]:
-    """Return the identifiers of a scope's deliveries that a filter lets through."""
+async def list_ids(store: Store, scope: Scope = ACME, size: int = 100, **wanted: Any) -> list[UUID]:
+    """Return the ids of a scope's deliveries that match a filter."""
     page = await store.history.page(scope, None, DeliveryFilter(**wanted), Cursor(size))
     return [record.id for record in page.deliveries]
 
 
 def age(database: Database, days: float) -> None:
-    """Make everything recorded, due and raised older, as if so many days had gone by."""
+    """Make everything recorded, due and raised older by a number of days."""
     passed = f"interval '{days} days'"
     older = (
         f"(left(replace(webhooks.uuid_floor(webhooks.uuid_time(%s) - {passed})::text, '-', ''), 12)"
@@ -81,15 +81,14 @@ def age(database: Database, days: float) -> None:
     database.execute(f"update webhooks.event set kept_until = kept_until - {passed}")
 
 
-async def test_deliveries_are_listed_newest_first_page_by_page(database: Database, pool: Pool) -> None:
-    """Forwards by page[after], backwards by page[before]."""
+async def test_deliveries_are_paged_newest_first(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(7):
         await publish(store)
     works = await claim(store, 4)
     await store.queue.finish([success(work) for work in works])
-    everything = await listed(store)
+    everything = await list_ids(store)
     assert len(everything) == 7
     assert everything == sorted(everything, reverse=True)
 
@@ -104,8 +103,7 @@ async def test_deliveries_are_listed_newest_first_page_by_page(database: Databas
     assert await page(Cursor(3, before=everything[3])) == (everything[:3], False, True)
 
 
-async def test_filters_of_lists(database: Database, pool: Pool) -> None:
-    """Status, event_id, event_type, since and until."""
+async def test_lists_can_be_filtered(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     for event_type in (PAUSED, "v1.project.restored", PAUSED):
@@ -113,23 +111,24 @@ async def test_filters_of_lists(database: Database, pool: Pool) -> None:
     one, two, three = sorted(await claim(store), key=lambda work: work.claim.delivery_id)
     await store.queue.finish([success(one), failure(two)])
     ids = [work.claim.delivery_id for work in (one, two, three)]
-    assert await listed(store, status=Status.SUCCESS) == [ids[0]]
-    assert await listed(store, status=Status.FAILED) == [ids[1]]
-    assert await listed(store, status=Status.PENDING) == [ids[2]]
-    assert await listed(store, status=Status.SKIPPED) == []
-    assert await listed(store, event_id=two.event_id) == [ids[1]]
-    assert await listed(store, event_id=three.event_id) == [ids[2]]
-    assert await listed(store, event_type=PAUSED) == [ids[2], ids[0]]
+    assert await list_ids(store, status=Status.SUCCESS) == [ids[0]]
+    assert await list_ids(store, status=Status.FAILED) == [ids[1]]
+    assert await list_ids(store, status=Status.PENDING) == [ids[2]]
+    assert await list_ids(store, status=Status.SKIPPED) == []
+    assert await list_ids(store, event_id=two.event_id) == [ids[1]]
+    assert await list_ids(store, event_id=three.event_id) == [ids[2]]
+    assert await list_ids(store, event_type=PAUSED) == [ids[2], ids[0]]
     moment = made_at(ids[1])
-    assert set(await listed(store, since=moment)) == {one for one in ids if made_at(one) >= moment}
-    assert set(await listed(store, until=moment)) == {one for one in ids if made_at(one) < moment}
+    assert set(await list_ids(store, since=moment)) == {one for one in ids if made_at(one) >= moment}
+    assert set(await list_ids(store, until=moment)) == {one for one in ids if made_at(one) < moment}
 
 
 class Explained:
-    """Asks PostgreSQL how it carries statements out.
+    """Runs statements with EXPLAIN ANALYZE.
 
-    :ivar passed_over: rows that were read in vain.
-    :ivar pages: how many pages were looked at.
+    :ivar passed_over: number of rows that a filter removed.
+    :ivar pages: number of pages read.
+
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -138,7 +137,7 @@ class Explained:
         self.pages = 0
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement, and return nothing."""
+        """Explain a statement and return no rows."""
         [(found,)] = await self._pool.fetch(f"explain (analyze, buffers, format json) {text}", values)
         waiting = [json.loads(bytes(found))[0]["Plan"]]
         self.pages += waiting[0]["Shared Hit Blocks"] + waiting[0]["Shared Read Blocks"]
@@ -159,7 +158,9 @@ class Explained:
         {"event_id": UUID(int=1)},
     ],
 )
-async def test_a_filter_reads_what_it_shows(database: Database, pool: Pool, rare: dict[str, Any]) -> None:
+async def test_filtered_page_reads_only_matching_rows(
+    database: Database, pool: Pool, rare: dict[str, Any]
+) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     database.execute(
@@ -206,12 +207,12 @@ select webhooks.uuid_v7(), id, endpoint_id, type, 0, 'automatic', now(), now() f
         (None, {"event_type": "v1.project.restored", "status": Status.PENDING}),
     ],
 )
-async def test_a_filter_that_next_to_nothing_fits_reads_no_records(
+async def test_filter_without_matches_reads_few_pages(
     database: Database, pool: Pool, status: str | None, rare: dict[str, Any]
 ) -> None:
     store = await migrated(database, pool)
     endpoint = str((await add_endpoint(store)).id)
-    # Vacuum calls visible what was written to the log alone.
+    # VACUUM marks only pages as all-visible whose commits have been flushed to the WAL.
     flushed = "set synchronous_commit = on;"
     if status is None:
         database.execute(flushed + WAITING, (endpoint, PAUSED))
@@ -224,12 +225,12 @@ async def test_a_filter_that_next_to_nothing_fits_reads_no_records(
     assert explained.pages < 150
 
 
-async def test_deliveries_belong_to_the_scope_of_their_endpoint(database: Database, pool: Pool) -> None:
+async def test_deliveries_belong_to_their_endpoints_scope(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await add_endpoint(store, PROJECT)
     await publish(store)
-    [theirs], both = await listed(store), await listed(store, PROJECT)
+    [theirs], both = await list_ids(store), await list_ids(store, PROJECT)
     [ours] = set(both) - {theirs}
     for scope, identifier in (
         (ACME, ours),
@@ -269,25 +270,23 @@ async def test_delivery_is_read_with_its_event(database: Database, pool: Pool) -
     assert record.expires_at == record.created_at + timedelta(days=14)
 
 
-async def test_expired_deliveries_are_gone_to_the_moment(database: Database, pool: Pool) -> None:
-    """14 days after creation a delivery is no longer listed and cannot be retried."""
+async def test_deliveries_expire_after_exactly_14_days(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
     [work] = await claim(store)
     await store.queue.finish([failure(work)])
     age(database, 13.999)
-    [identifier] = await listed(store)
+    [identifier] = await list_ids(store)
     assert await store.history.read(ACME, identifier) is not None
     age(database, 0.0011)
     [(older,)] = database.execute("select id from webhooks.delivery")
-    assert await listed(store) == []
+    assert await list_ids(store) == []
     assert await store.history.read(ACME, UUID(older)) is None
     assert await store.manual_deliveries.retry(ACME, UUID(older)) == Refused(RefusalReason.NOT_FOUND)
 
 
-async def test_manual_retry_is_a_new_delivery_of_the_same_event(database: Database, pool: Pool) -> None:
-    """Same webhook-id and bytes, attempt 1, trigger manual."""
+async def test_manual_retry_creates_a_new_delivery_of_the_same_event(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -299,37 +298,35 @@ async def test_manual_retry_is_a_new_delivery_of_the_same_event(database: Databa
     assert accepted == Accepted(work.event_id, again.claim.delivery_id)
     assert (again.body, again.attempt_number, again.trigger) == (work.body, 1, Trigger.MANUAL)
     await store.queue.finish([success(again)])
-    assert await listed(store) == [again.claim.delivery_id, work.claim.delivery_id]
+    assert await list_ids(store) == [again.claim.delivery_id, work.claim.delivery_id]
 
 
 async def test_retried_event_outlives_its_first_delivery(database: Database, pool: Pool) -> None:
-    """A retry is listed 14 days from its own creation, with its event."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(2):
         await publish(store)
     await store.queue.finish([failure(work) for work in await claim(store)])
     age(database, 13.5)
-    retried, _ = await listed(store)
+    retried, _ = await list_ids(store)
     await store.manual_deliveries.retry(ACME, retried)
     [again] = await claim(store)
     await store.queue.finish([success(again)])
     age(database, 13.5)
     assert (await store.upkeep.run()).events == 1
-    [still] = await listed(store)
+    [still] = await list_ids(store)
     found = await store.history.read(ACME, still)
     assert found is not None
     assert (found[0].trigger, found[1].type) == (Trigger.MANUAL, PAUSED)
     age(database, 2)
     assert (await store.upkeep.run()).events == 1
-    assert await listed(store) == []
+    assert await list_ids(store) == []
 
 
 @pytest.mark.parametrize("days", [0.3, 2])
-async def test_event_outlives_the_attempts_that_an_outage_delayed(
+async def test_event_outlives_attempts_delayed_by_an_outage(
     database: Database, pool: Pool, days: float
 ) -> None:
-    """What was attempted again long after it was raised is listed for its own 14 days, with its event."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -339,14 +336,13 @@ async def test_event_outlives_the_attempts_that_an_outage_delayed(
     await store.queue.finish([success(last)])
     age(database, 13.9)
     assert (await store.upkeep.run()).events == 0
-    [identifier] = await listed(store)
+    [identifier] = await list_ids(store)
     found = await store.history.read(ACME, identifier)
     assert found is not None
     assert found[0].attempt_number == 2
 
 
-async def test_test_event_is_marked_and_attempted_once(database: Database, pool: Pool) -> None:
-    """``is_test`` is in the payload; it goes through the normal pipeline into the history."""
+async def test_test_event_is_marked(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, PROJECT)
     accepted = await store.manual_deliveries.test(
@@ -367,7 +363,7 @@ async def test_test_event_is_marked_and_attempted_once(database: Database, pool:
     }
 
 
-async def test_tests_and_retries_of_a_disabled_endpoint_are_refused(database: Database, pool: Pool) -> None:
+async def test_tests_and_retries_of_a_disabled_endpoint_are_rejected(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)
@@ -383,7 +379,9 @@ async def test_tests_and_retries_of_a_disabled_endpoint_are_refused(database: Da
     assert await store.queue.next_due() is None
 
 
-async def test_unknown_endpoints_have_no_tests_and_recoveries(database: Database, pool: Pool) -> None:
+async def test_tests_and_recoveries_of_an_unknown_endpoint_are_rejected(
+    database: Database, pool: Pool
+) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, PROJECT)
     absent = Refused(RefusalReason.NOT_FOUND)
@@ -394,7 +392,6 @@ async def test_unknown_endpoints_have_no_tests_and_recoveries(database: Database
 
 
 async def test_tests_and_retries_are_limited_per_endpoint(database: Database, pool: Pool) -> None:
-    """Above 10 per 60 s, counted across daemons; others are not affected."""
     store = await migrated(database, pool)
     endpoint, other = [await add_endpoint(store) for _ in range(2)]
     await publish(store)
@@ -414,8 +411,7 @@ async def test_tests_and_retries_are_limited_per_endpoint(database: Database, po
     assert isinstance(await store.manual_deliveries.retry(ACME, delivery), Accepted)
 
 
-async def test_recovery_retries_what_finally_failed_in_a_range(database: Database, pool: Pool) -> None:
-    """Not what was delivered since, or is about to be tried again."""
+async def test_recovery_retries_finally_failed_deliveries_in_a_range(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(5):
@@ -441,7 +437,7 @@ async def test_recovery_retries_what_finally_failed_in_a_range(database: Databas
     assert again.matched == 0
 
 
-async def test_what_was_delivered_days_later_needs_no_recovery(database: Database, pool: Pool) -> None:
+async def test_recovery_skips_events_delivered_days_later(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     for _ in range(2):
@@ -461,7 +457,7 @@ async def test_what_was_delivered_days_later_needs_no_recovery(database: Databas
     assert work.event_id != retried.event_id
 
 
-async def test_upkeep_drops_what_is_past_retention_and_keeps_what_is_needed(
+async def test_upkeep_drops_expired_partitions_and_keeps_queued_events(
     database: Database, pool: Pool
 ) -> None:
     store = await migrated(database, pool)
@@ -480,12 +476,12 @@ async def test_upkeep_drops_what_is_past_retention_and_keeps_what_is_needed(
     await store.queue.finish([success(second)])
     kept = await store.upkeep.run()
     assert kept.dropped >= 1
-    assert await listed(store) == [second.claim.delivery_id]
+    assert await list_ids(store) == [second.claim.delivery_id]
     assert (await store.history.page(ACME, endpoint.id, ALL, Cursor())).deliveries[0].status is Status.SUCCESS
     assert await store.history.read(ACME, second.claim.delivery_id) is not None
 
 
-async def test_upkeep_makes_partitions_ahead_and_is_done_after_that(database: Database, pool: Pool) -> None:
+async def test_upkeep_creates_partitions_ahead_of_time(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     kept = await store.upkeep.run()
     assert (kept.created, kept.dropped, kept.events, kept.keys) == (0, 0, 0, 0)
@@ -507,9 +503,7 @@ def add_old_partitions(database: Database, count: int) -> None:
         )
 
 
-async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_made(
-    database: Database, pool: Pool
-) -> None:
+async def test_locked_partition_does_not_prevent_new_partitions(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     add_old_partitions(database, 3)
     [(newest,)] = database.execute(
@@ -532,7 +526,7 @@ async def test_a_partition_that_is_read_for_long_keeps_no_new_ones_from_being_ma
 
 
 async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Pool) -> None:
-    """Each in a transaction of its own, so that nobody waits for all of them to be dropped."""
+    """Each is dropped in its own transaction, so no session waits for all of them."""
     await migrated(database, pool)
     add_old_partitions(database, 2)
     drop = "select webhooks.drop_partition('14 days')"
@@ -542,7 +536,7 @@ async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Po
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
-async def test_old_events_are_deleted_in_pieces(database: Database, pool: Pool, batch_size: int) -> None:
+async def test_old_events_are_deleted_in_batches(database: Database, pool: Pool, batch_size: int) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(4):
@@ -569,9 +563,7 @@ from (
 """
 
 
-async def test_statistics_are_those_of_all_attempts_sorted_by_duration(
-    database: Database, pool: Pool
-) -> None:
+async def test_statistics_match_the_recorded_attempts(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoints = [(await add_endpoint(store)).id for _ in range(3)]
     age(database, 0)
@@ -601,21 +593,22 @@ async def test_statistics_are_those_of_all_attempts_sorted_by_duration(
     assert sorted(statistics, key=str) == sorted(starmap(counted, attempts), key=str)
 
 
-async def test_statistics_take_one_connection_however_many_ask() -> None:
-    asked: list[defer.Deferred[Any]] = []
+async def test_concurrent_statistics_requests_use_one_connection() -> None:
+    requested: list[defer.Deferred[Any]] = []
 
     class Slow:
         async def fetch(self, _text: str, _values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-            asked.append(defer.Deferred())
-            rows: list[tuple[Any, ...]] = await asked[-1]
+            """Explain a statement and return no rows."""
+            requested.append(defer.Deferred())
+            rows: list[tuple[Any, ...]] = await requested[-1]
             return rows
 
     history = History(Slow(), 14)
-    answers = [defer.Deferred.fromCoroutine(history.statistics(ACME, None, None)) for _ in range(3)]
-    assert len(asked) == 1
-    answers[1].addErrback(lambda failure: failure.trap(defer.CancelledError)).cancel()
-    asked[0].errback(ValueError())
-    answers[0].addErrback(lambda failure: failure.trap(ValueError))
-    assert len(asked) == 2
-    asked[1].callback([])
-    assert await answers[2] == ()
+    results = [defer.Deferred.fromCoroutine(history.statistics(ACME, None, None)) for _ in range(3)]
+    assert len(requested) == 1
+    results[1].addErrback(lambda failure: failure.trap(defer.CancelledError)).cancel()
+    requested[0].errback(ValueError())
+    results[0].addErrback(lambda failure: failure.trap(ValueError))
+    assert len(requested) == 2
+    requested[1].callback([])
+    assert await results[2] == ()

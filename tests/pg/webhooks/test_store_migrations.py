@@ -1,4 +1,4 @@
-"""Migrations of the schema ``webhooks``: in order, once, each a transaction, and never backwards."""
+"""Migrations of the schema ``webhooks``: applied in order and once, never backwards."""
 
 from __future__ import annotations
 
@@ -30,13 +30,11 @@ BROKEN = SchemaMigration(3, "broken", "create table webhooks.three (id int); sel
 
 
 def tables(database: Database) -> set[str]:
-    """Return the names of the schema's tables."""
     rows = database.execute("select tablename from pg_tables where schemaname = 'webhooks'")
     return {name for (name,) in rows}
 
 
 def test_shipped_migrations_are_numbered_without_gaps() -> None:
-    """The files' numbers are their order, from 1."""
     assert [migration.number for migration in bundled_migrations()] == list(
         range(1, len(bundled_migrations()) + 1)
     )
@@ -51,8 +49,7 @@ async def test_missing_migrations_are_applied_in_order_and_recorded(database: Da
     assert await applied_migrations(pool) == {1: ONE.checksum, 2: TWO.checksum}
 
 
-async def test_what_is_shipped_can_be_applied(database: Database, pool: Pool) -> None:
-    """By a role that may create schemas; it owns all of it, and nobody else may use it."""
+async def test_bundled_migrations_can_be_applied_by_an_ordinary_role(database: Database, pool: Pool) -> None:
     database.execute(f"grant create on database {database.name} to authenticator")
     assert await migrate(pool) == bundled_migrations()
     assert await migrate(pool) == ()
@@ -60,7 +57,7 @@ async def test_what_is_shipped_can_be_applied(database: Database, pool: Pool) ->
     assert not public
 
 
-async def test_daemons_that_start_at_once_apply_each_migration_once(
+async def test_concurrent_daemons_apply_each_migration_once(
     database: Database, make_pool: Callable[..., Pool]
 ) -> None:
     allow_migrations(database)
@@ -68,12 +65,12 @@ async def test_daemons_that_start_at_once_apply_each_migration_once(
     for pool in pools:
         await pool.start()
     done = await gatherResults([Deferred.fromCoroutine(migrate(pool, [ONE, TWO])) for pool in pools])
-    # Whoever has the lock applies the next one, which need not be the same one each time.
+    # The daemon that gets the lock applies the next migration.
     assert sorted(one.number for applied in done for one in applied) == [1, 2]
     assert await applied_migrations(pools[0]) == {1: ONE.checksum, 2: TWO.checksum}
 
 
-async def test_failing_migration_leaves_nothing_of_itself(database: Database, pool: Pool) -> None:
+async def test_failed_migration_is_rolled_back(database: Database, pool: Pool) -> None:
     allow_migrations(database)
     with pytest.raises(DatabaseError, match="division by zero"):
         await migrate(pool, [ONE, TWO, BROKEN])
@@ -82,14 +79,14 @@ async def test_failing_migration_leaves_nothing_of_itself(database: Database, po
     assert await migrate(pool, [ONE, TWO, repaired]) == (repaired,)
 
 
-async def test_newer_database_is_refused(database: Database, pool: Pool) -> None:
+async def test_newer_database_is_rejected(database: Database, pool: Pool) -> None:
     allow_migrations(database)
     await migrate(pool, [ONE, TWO])
     with pytest.raises(CannotMigrate, match=r"newer than this version of dataapi: it has migration 2\b"):
         await migrate(pool, [ONE])
 
 
-async def test_migration_that_was_another_is_refused(database: Database, pool: Pool) -> None:
+async def test_changed_migration_is_rejected(database: Database, pool: Pool) -> None:
     allow_migrations(database)
     await migrate(pool, [ONE])
     with pytest.raises(CannotMigrate, match=r"migration 1 \(one\) .* differs from this version's"):
@@ -97,7 +94,7 @@ async def test_migration_that_was_another_is_refused(database: Database, pool: P
     assert tables(database) == {"migration", "one"}
 
 
-async def test_schema_of_a_development_version_is_refused(database: Database, pool: Pool) -> None:
+async def test_schema_of_a_development_version_is_rejected(database: Database, pool: Pool) -> None:
     allow_migrations(database)
     await migrate(pool, [SchemaMigration(number, "webhooks", f"select {number}") for number in range(1, 10)])
     advice = r"Run the version that created the schema, or .* drop schema webhooks cascade"
@@ -111,8 +108,9 @@ async def test_schema_of_a_development_version_is_refused(database: Database, po
     assert await migrate(pool) == bundled_migrations()
 
 
-async def test_a_role_that_may_not_is_shown_what_to_do(database: Database, pool: Pool) -> None:
-    """Neither making the schema nor using one of somebody else's: the error has the statement that helps."""
+async def test_error_shows_the_statement_that_grants_missing_privileges(
+    database: Database, pool: Pool
+) -> None:
     for statement, grant in (
         ("create schema webhooks authorization authenticator", ""),
         ("alter schema webhooks owner to authenticator", "create schema webhooks"),
@@ -130,7 +128,7 @@ async def test_a_role_that_may_not_is_shown_what_to_do(database: Database, pool:
     assert await migrate(pool, [ONE]) == (ONE,)
 
 
-def test_pending_are_those_that_the_database_has_not_had() -> None:
+def test_pending_migrations_are_the_missing_ones() -> None:
     assert pending_migrations({}, [ONE, TWO]) == (ONE, TWO)
     assert pending_migrations({2: TWO.checksum}, [ONE, TWO]) == (ONE,)
     assert pending_migrations({1: ONE.checksum, 2: TWO.checksum}, [ONE, TWO]) == ()

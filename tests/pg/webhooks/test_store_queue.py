@@ -1,4 +1,4 @@
-"""The queue in the store: who may make an attempt, for how long, and what its outcome does."""
+"""The delivery queue in the store: claims, leases and outcomes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ALL = DeliveryFilter()
 DEEP = '{"n": ' + "[" * 1500 + "]" * 1500 + "}"
 
 
-async def test_claim_gives_everything_that_an_attempt_takes(database: Database, pool: Pool) -> None:
+async def test_claim_returns_everything_an_attempt_needs(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store, custom_headers={"X-Key": "1"})
     await publish(store, reason="inactivity")
@@ -61,18 +61,18 @@ async def test_claim_gives_everything_that_an_attempt_takes(database: Database, 
     assert SECRET not in repr(work)
 
 
-async def test_what_is_claimed_is_claimed_once(database: Database, pool: Pool) -> None:
+async def test_concurrent_claims_do_not_overlap(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(30):
         await publish(store)
     stores = [store, make_store(pool, Cipher([KEY]), 14), make_store(pool, Cipher([KEY]), 14)]
     claimed = await gatherResults([Deferred.fromCoroutine(claim(one, 15)) for one in stores])
-    found = [work.claim.delivery_id for works in claimed for work in works]
-    assert len(found) == len(set(found)) == 30
+    claimed_rows = [work.claim.delivery_id for works in claimed for work in works]
+    assert len(claimed_rows) == len(set(claimed_rows)) == 30
 
 
-async def test_what_is_due_for_longest_is_claimed_first(database: Database, pool: Pool) -> None:
+async def test_oldest_due_attempt_is_claimed_first(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(5):
@@ -83,9 +83,7 @@ async def test_what_is_due_for_longest_is_claimed_first(database: Database, pool
     assert identifiers == sorted(identifiers)
 
 
-async def test_an_ended_lease_gives_the_attempt_to_another_with_the_same_event(
-    database: Database, pool: Pool
-) -> None:
+async def test_expired_lease_can_be_claimed_again(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -96,7 +94,7 @@ async def test_an_ended_lease_gives_the_attempt_to_another_with_the_same_event(
     assert (second.event_id, second.body, second.attempt_number) == (first.event_id, first.body, 1)
 
 
-async def test_outcome_of_a_lost_lease_is_not_taken(database: Database, pool: Pool) -> None:
+async def test_outcome_of_a_lost_lease_is_ignored(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -111,7 +109,7 @@ async def test_outcome_of_a_lost_lease_is_not_taken(database: Database, pool: Po
 
 
 @pytest.mark.parametrize("late_first", [True, False])
-async def test_both_outcomes_of_who_took_over_from_itself_come_at_once(
+async def test_one_batch_with_stale_and_current_outcomes_records_the_current(
     database: Database, pool: Pool, late_first: bool
 ) -> None:
     store = await migrated(database, pool)
@@ -134,14 +132,12 @@ async def test_both_outcomes_of_who_took_over_from_itself_come_at_once(
     ]
 
 
-async def test_an_automatic_attempt_under_way_is_the_last_once_a_manual_one_has_succeeded(
-    database: Database, pool: Pool
-) -> None:
+async def test_manual_success_ends_automatic_retries(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
     [automatic] = await claim(store)
-    await retried(store, automatic)
+    await retry_successfully(store, automatic)
     await store.queue.finish([failure(automatic, 10.0)])
     assert await store.queue.next_due() is None
     [failed] = (await store.history.page(ACME, None, DeliveryFilter(Status.FAILED), Cursor())).deliveries
@@ -149,7 +145,7 @@ async def test_an_automatic_attempt_under_way_is_the_last_once_a_manual_one_has_
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-async def test_a_claimed_attempt_is_skipped_once_a_manual_one_has_succeeded(
+async def test_claimed_attempt_is_skipped_after_a_manual_success(
     database: Database, pool: Pool, attempt: int
 ) -> None:
     store = await migrated(database, pool)
@@ -163,7 +159,7 @@ async def test_a_claimed_attempt_is_skipped_once_a_manual_one_has_succeeded(
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(f"listen {CHANGED}")
-            await retried(store, automatic)
+            await retry_successfully(store, automatic)
             cursor.execute("select")
         assert [one.channel for one in connection.notifies] == [CHANGED] * (attempt - 1)
     await store.queue.release([automatic.claim])
@@ -173,7 +169,7 @@ async def test_a_claimed_attempt_is_skipped_once_a_manual_one_has_succeeded(
     assert (skipped.id, skipped.attempt_number) == (automatic.claim.delivery_id, attempt)
 
 
-async def retried(store: Store, automatic: DueWork) -> None:
+async def retry_successfully(store: Store, automatic: DueWork) -> None:
     """Retry a delivery manually, with success."""
     await store.manual_deliveries.retry(ACME, automatic.claim.delivery_id)
     [manual] = await claim(store)
@@ -181,7 +177,7 @@ async def retried(store: Store, automatic: DueWork) -> None:
     assert await store.queue.finish([success(manual)])
 
 
-async def test_failure_is_recorded_together_with_the_next_attempt(database: Database, pool: Pool) -> None:
+async def test_failure_is_recorded_with_the_next_attempt(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -197,17 +193,15 @@ async def test_failure_is_recorded_together_with_the_next_attempt(database: Data
     assert await claim(store) == ()
 
 
-async def test_finished_attempts_of_a_batch_are_recorded_each_its_own_way(
-    database: Database, pool: Pool
-) -> None:
+async def test_batch_of_different_outcomes_is_recorded(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(4):
         await publish(store)
     one, two, three, lost = await claim(store)
     stale = dataclasses.replace(lost, claim=dataclasses.replace(lost.claim, fence=99))
-    taken = await store.queue.finish([success(one), failure(two, 10), failure(three), success(stale)])
-    assert taken == {work.claim.delivery_id for work in (one, two, three)}
+    accepted = await store.queue.finish([success(one), failure(two, 10), failure(three), success(stale)])
+    assert accepted == {work.claim.delivery_id for work in (one, two, three)}
     records = {
         record.id: record.status
         for record in (await store.history.page(ACME, None, ALL, Cursor())).deliveries
@@ -221,8 +215,7 @@ async def test_finished_attempts_of_a_batch_are_recorded_each_its_own_way(
     ]
 
 
-async def test_response_is_recorded_whatever_it_holds(database: Database, pool: Pool) -> None:
-    """A hostile receiver cannot spoil a batch with NUL, surrogates, odd codes or doubled headers."""
+async def test_hostile_response_does_not_spoil_the_batch(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -241,7 +234,7 @@ async def test_response_is_recorded_whatever_it_holds(database: Database, pool: 
     assert record.response_body == "a\ufffdb?'%s $1"
 
 
-async def test_released_work_can_be_claimed_at_once(database: Database, pool: Pool) -> None:
+async def test_released_work_can_be_claimed_immediately(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -254,7 +247,7 @@ async def test_released_work_can_be_claimed_at_once(database: Database, pool: Po
     assert await store.queue.next_due() == pytest.approx(50, abs=5)
 
 
-async def test_next_due_is_the_earliest_of_attempts_and_leases(database: Database, pool: Pool) -> None:
+async def test_next_due_is_the_earliest_attempt_or_lease(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     assert await store.queue.next_due() is None
     await add_endpoint(store)
@@ -266,7 +259,7 @@ async def test_next_due_is_the_earliest_of_attempts_and_leases(database: Databas
     assert await store.queue.next_due() == pytest.approx(25, abs=5)
 
 
-async def test_a_long_queue_does_not_hold_up_the_others(database: Database, pool: Pool) -> None:
+async def test_long_queue_does_not_delay_other_endpoints(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     busy = [await add_endpoint(store, event_types=(PAUSED,)) for _ in range(3)]
     for _ in range(10):
@@ -280,7 +273,7 @@ async def test_a_long_queue_does_not_hold_up_the_others(database: Database, pool
     assert set().union(*seen) == {late.id, *(endpoint.id for endpoint in busy)}
 
 
-async def test_saturated_endpoints_are_left_out(database: Database, pool: Pool) -> None:
+async def test_saturated_endpoints_are_not_claimed(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     dead, alive = [await add_endpoint(store) for _ in range(2)]
     for _ in range(3):
@@ -295,7 +288,7 @@ async def test_saturated_endpoints_are_left_out(database: Database, pool: Pool) 
     assert len(await claim(store, limits={dead.id: 2})) == 2
 
 
-async def test_organizations_that_have_enough_are_left_out(database: Database, pool: Pool) -> None:
+async def test_saturated_organizations_are_not_claimed(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await store.directory.create_organization("other", early_access=True)
     new, busy = [await add_endpoint(store, scope) for scope in (PROJECT, ACME)]
@@ -304,7 +297,7 @@ async def test_organizations_that_have_enough_are_left_out(database: Database, p
     assert await store.queue.next_due([], ["acme"]) is None
     theirs = await add_endpoint(store, Scope("other"))
     await publish(store, Scope("other"), "v1.organization.member.added")
-    works = await claim(store, full=["acme", "nobody"], limits={busy.id: 1})
+    works = await claim(store, full=["acme", "missing"], limits={busy.id: 1})
     assert {(work.endpoint_id, work.organization) for work in works} == {
         (busy.id, "acme"),
         (theirs.id, "other"),
@@ -315,7 +308,7 @@ async def test_organizations_that_have_enough_are_left_out(database: Database, p
     assert [work.endpoint_id for work in await claim(store)] == [new.id]
 
 
-async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: Pool) -> None:
+async def test_work_with_an_unknown_key_is_postponed(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     unreadable = await add_endpoint(store)
     other = make_store(pool, Cipher([new_key()]), 14)
@@ -331,7 +324,7 @@ async def test_secrets_of_an_unknown_key_put_work_off(database: Database, pool: 
     assert work.attempt_number == 1
 
 
-async def test_rotated_keys_still_open(database: Database, pool: Pool) -> None:
+async def test_secrets_of_a_rotated_key_are_decrypted(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -340,7 +333,7 @@ async def test_rotated_keys_still_open(database: Database, pool: Pool) -> None:
     assert work.signing_secret == SECRET
 
 
-async def test_missing_partition_is_made_when_history_is_written(database: Database, pool: Pool) -> None:
+async def test_missing_partition_is_created_when_history_is_written(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
@@ -354,8 +347,7 @@ async def test_missing_partition_is_made_when_history_is_written(database: Datab
     assert record.id == work.claim.delivery_id
 
 
-async def test_figures_describe_the_queue(database: Database, pool: Pool) -> None:
-    """What /metrics shows: rows, those that could be claimed, those held, and how late the oldest is."""
+async def test_statistics_describe_the_queue(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     assert await store.queue.statistics() == QueueStatistics(0, 0, 0, 0.0)
     await add_endpoint(store)
@@ -373,15 +365,13 @@ async def test_figures_describe_the_queue(database: Database, pool: Pool) -> Non
     assert (await store.queue.statistics()).waiting == 4
     await claim(store, 1, lease=0.0)
     figures = await store.queue.statistics()
-    assert (figures.ready, figures.leased) == (2, 1), "whose lease has ended can be claimed"
+    assert (figures.ready, figures.leased) == (2, 1), "an expired lease is ready"
     database.execute("delete from webhooks.due where due_at <= now()")
     assert await store.queue.statistics() == QueueStatistics(1, 0, 0, 0.0)
 
 
-async def test_figures_of_a_long_queue_are_estimated_from_a_part_of_it(
-    database: Database, pool: Pool
-) -> None:
-    """/metrics takes no longer the more is due: of a queue that is ten times too long, a tenth is read."""
+async def test_statistics_of_a_long_queue_are_sampled(database: Database, pool: Pool) -> None:
+    """Reading a sample keeps the duration of /metrics constant as the queue grows."""
     store = await migrated(database, pool)
     database.execute(
         "insert into webhooks.due"
@@ -397,7 +387,7 @@ async def test_figures_of_a_long_queue_are_estimated_from_a_part_of_it(
         "update pg_class set reltuples = %s where oid = 'webhooks.due'::regclass", (10 * ROWS_SAMPLED,)
     )
     read = await store.queue.statistics()
-    # About 25 of 250 pages are read; 8 or 60 would be too unlikely to happen.
+    # About 25 of 250 pages are read. 8 or 60 are too unlikely to happen.
     assert 6_000 < read.waiting < 50_000
     assert read.waiting % 10 == read.ready % 10 == read.leased % 10 == 0
     assert read.ready == pytest.approx(read.waiting / 4, rel=0.1)
@@ -406,10 +396,8 @@ async def test_figures_of_a_long_queue_are_estimated_from_a_part_of_it(
 
 
 @pytest.mark.parametrize("hostile", ['{"n": 1e5000}', '{"n": 1e400, "m": 1.5e400}', DEEP])
-async def test_a_payload_that_python_cannot_read_holds_up_nothing(
-    database: Database, pool: Pool, hostile: str
-) -> None:
-    """SQL may publish numbers and depths that JSON has and Python refuses: what is beside it is delivered."""
+async def test_unreadable_payload_does_not_block_others(database: Database, pool: Pool, hostile: str) -> None:
+    """SQL accepts JSON numbers and nesting depths that Python rejects."""
     store = await migrated(database, pool)
     await store.publisher.sync_event_types({"v2.project.paused": [PAUSED]})
     await add_endpoint(store)
@@ -417,13 +405,13 @@ async def test_a_payload_that_python_cannot_read_holds_up_nothing(
         "select webhooks.publish('v2.project.paused', 'acme', %s, %s, 'hostile')", (REF, hostile)
     )
     await publish(store)
-    found = await claim(store)
-    assert [(work.event_type, work.body is None) for work in found] == [
+    claimed_rows = await claim(store)
+    assert [(work.event_type, work.body is None) for work in claimed_rows] == [
         ("v2.project.paused", False),
         (PAUSED, True),
         (PAUSED, False),
     ]
-    for work in found:
+    for work in claimed_rows:
         read = await store.history.read(ACME, work.claim.delivery_id)
         assert read is not None
         assert read[1].payload is not None
@@ -449,8 +437,8 @@ async def test_older_version_is_rendered_once(database: Database, pool: Pool) ->
     assert first.endswith(b'"payload":{"price": 1.10, "reason": "inactivity"}}')
 
 
-def joined(database: Database, number: int) -> Any:
-    """Open a session that says that a dispatcher lives."""
+def join(database: Database, number: int) -> Any:
+    """Open the session that marks a dispatcher as alive."""
     session = psycopg2.connect(database.uri)
     session.autocommit = True
     with session.cursor() as cursor:
@@ -458,23 +446,23 @@ def joined(database: Database, number: int) -> Any:
     return session
 
 
-def end(database: Database, session: Any) -> None:
-    """Have the server end a session, and wait until it has; PostgreSQL 13 does not wait by itself."""
+def terminate(database: Database, session: Any) -> None:
+    """Terminate a session and wait until it is gone. PostgreSQL 13's pg_terminate_backend does not wait."""
     process = (session.info.backend_pid,)
     database.execute("select pg_terminate_backend(%s)", process)
     while database.execute("select from pg_stat_activity where pid = %s", process):
         pass
 
 
-async def pass_missing(pool: Pool) -> None:
-    """Let as much time pass as a dispatcher has to come back."""
+async def expire_session_grace(pool: Pool) -> None:
+    """Let the time pass that a dispatcher has to reconnect."""
     await pool.fetch(
         "update webhooks.dispatcher set missing_since = missing_since - $1 * interval '1 s'", (SESSION_GRACE,)
     )
 
 
-@pytest.mark.direct("a pooler's processes are nobody's own")
-async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: Database, pool: Pool) -> None:
+@pytest.mark.direct("a pooler shares server processes between clients")
+async def test_claims_of_a_dead_dispatcher_are_released(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     for _ in range(3):
@@ -482,54 +470,56 @@ async def test_claims_of_a_dispatcher_whose_session_is_gone_are_free(database: D
     [dead] = await claim(store, 1, holder=1)
     await claim(store, 1, holder=2)
     await claim(store, 1)
-    with closing(joined(database, 2)):
-        joined(database, 1).close()
+    with closing(join(database, 2)):
+        join(database, 1).close()
         while database.execute("select from pg_locks where locktype = 'advisory' and objid = 1"):
             pass
         assert await store.queue.end_lost_leases(3) == 0
-        assert await store.queue.end_lost_leases(3) == 0, "it may come back"
-        await pass_missing(pool)
+        assert await store.queue.end_lost_leases(3) == 0, "it may reconnect"
+        await expire_session_grace(pool)
         assert await store.queue.end_lost_leases(3) == 1
         [again] = await claim(store)
     assert again.claim.delivery_id == dead.claim.delivery_id
     assert not await store.queue.finish([success(dead)])
 
 
-@pytest.mark.direct("a pooler's processes are nobody's own")
-@pytest.mark.parametrize("early", [True, False], ids=["before the old session ends", "afterwards"])
-async def test_a_dispatcher_that_gets_another_session_keeps_its_claims(
+@pytest.mark.direct("a pooler shares server processes between clients")
+@pytest.mark.parametrize(
+    "early", [True, False], ids=["before the old session ends", "after the old session ends"]
+)
+async def test_reconnected_dispatcher_keeps_its_claims(
     database: Database, pool: Pool, *, early: bool
 ) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
     [work] = await claim(store, holder=1)
-    old = joined(database, 1)
+    old = join(database, 1)
     if early:
-        new = joined(database, 1)
-    end(database, old)
+        new = join(database, 1)
+    terminate(database, old)
     await store.queue.end_lost_leases(2)
     if not early:
-        new = joined(database, 1)
+        new = join(database, 1)
     with closing(new):
         await store.queue.leave(1)
-        await pass_missing(pool)
+        await expire_session_grace(pool)
         assert await store.queue.end_lost_leases(2) == 0
         assert await claim(store) == ()
         assert await store.queue.finish([success(work)])
 
 
-@pytest.mark.direct("a pooler's processes are nobody's own")
-async def test_a_dispatcher_without_a_session_keeps_its_leases(database: Database, pool: Pool) -> None:
+@pytest.mark.direct("a pooler shares server processes between clients")
+async def test_dispatcher_without_a_session_keeps_its_leases(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store)
     await publish(store)
     await claim(store, holder=1)
-    session = joined(database, 1)
-    end(database, session)
+    session = join(database, 1)
+    terminate(database, session)
     await store.queue.leave(1)
     await store.queue.end_lost_leases(2)
-    await pass_missing(pool)
+    await expire_session_grace(pool)
     assert await store.queue.end_lost_leases(2) == 0
     assert await claim(store) == ()
 
@@ -547,7 +537,7 @@ _READ = "select idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables where
 
 
 @pytest.mark.parametrize("statement", ["claim", "next_due"])
-async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
+async def test_claims_do_not_read_attempts_that_are_not_due(
     database: Database, pool: Pool, statement: str
 ) -> None:
     store = await migrated(database, pool)
@@ -558,13 +548,13 @@ async def test_claims_do_not_visit_endpoints_whose_attempts_lie_ahead(
     values = [100, 30.0, 16, no_one, [], [], [], None] if statement == "claim" else [[], []]
     with psycopg.connect(database.admin_uri, cursor_factory=psycopg.RawCursor) as connection:
         for part in split(load_statements("queue.sql")[statement]):
-            found = connection.execute(part.text, part.arrange(values))
-        assert len(found.fetchall()) == 1
+            claimed_rows = connection.execute(part.text, part.arrange(values))
+        assert len(claimed_rows.fetchall()) == 1
         [(read,)] = connection.execute(_READ).fetchall()
     assert 1 <= read <= 10
 
 
-async def test_a_claim_makes_ready_what_has_waited_long_enough(database: Database, pool: Pool) -> None:
+async def test_claim_includes_retries_that_have_become_due(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     endpoint = await add_endpoint(store)
     await publish(store)

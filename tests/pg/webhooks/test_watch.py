@@ -1,4 +1,4 @@
-"""Changes of rows as events (docs/reference/webhooks.md, Row changes): ``webhooks.watch`` and ``unwatch``."""
+"""Row changes as events (docs/reference/webhooks.md, Row changes): ``webhooks.watch`` and ``unwatch``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CREATE = """
 
 
 class Shop:
-    """A table whose owner may watch it, and events of it."""
+    """A table whose owner may watch it."""
 
     def __init__(self, database: Database, store: Store) -> None:
         self._database = database
@@ -49,15 +49,14 @@ class Shop:
     def execute(
         self, text: str, role: str = "", values: tuple[Any, ...] | None = None
     ) -> list[tuple[Any, ...]]:
-        """Run SQL as the owner, or as another role."""
+        """Run SQL as the owner or as another role."""
         return self._database.execute(f"set role {role or self.owner}; {text}", values)
 
     def watch(self, arguments: str = "organization => 'acme'", event_type: str = ORDER) -> None:
-        """Watch the table."""
         self.execute(f"""select webhooks.watch('shop."Order"', '{event_type}', {arguments})""")
 
     async def payloads(self) -> list[dict[str, Any]]:
-        """Claim everything and return the payloads, in the order of their events."""
+        """Claim everything and return the payloads in the order of their events."""
         works = sorted(await claim(self._store), key=lambda work: work.event_id)
         events = [json.loads(work.body or b"{}") for work in works]
         return [{"type": event["type"], **event["payload"]} for event in events]
@@ -67,12 +66,11 @@ class Shop:
         return [(one["operation"], one["old"], one["new"]) for one in await self.payloads()]
 
     def remove(self) -> None:
-        """Drop the owner with all that it owns."""
         self._database.execute(f"drop owned by {self.owner} cascade; drop role {self.owner}")
 
 
 async def prepared(database: Database, pool: Pool) -> Store:
-    """Return a store with an endpoint for everything, which has the types of these tests."""
+    """Return a store with the event types of these tests and an endpoint that receives them all."""
     made = await migrated(database, pool)
     await made.publisher.sync_event_types({}, [ORDER, TOTAL])
     await add_endpoint(made)
@@ -81,20 +79,19 @@ async def prepared(database: Database, pool: Pool) -> Store:
 
 @pytest.fixture
 def store(database: Database, pool: Pool) -> Store:
-    """Give a store that is ready for row changes."""
+    """Return a store that is ready for row changes."""
     made: Store = run(prepared(database, pool))
     return made
 
 
 @pytest.fixture
 def shop(database: Database, store: Store) -> Iterator[Shop]:
-    """Give the table."""
     made = Shop(database, store)
     yield made
     made.remove()
 
 
-async def test_each_change_is_an_event_with_the_old_and_the_new_row(shop: Shop) -> None:
+async def test_event_contains_old_and_new_row(shop: Shop) -> None:
     shop.watch()
     shop.execute("""insert into shop."Order" values (1, 1.50, '{"a": [1]}')""", "anon")
     shop.execute("""update shop."Order" set total = 2""", "anon")
@@ -118,9 +115,7 @@ async def test_each_change_is_an_event_with_the_old_and_the_new_row(shop: Shop) 
     assert changes == [("insert", None, first), ("update", first, second), ("delete", second, None)]
 
 
-async def test_the_event_is_delivered_if_and_only_if_the_write_commits(
-    shop: Shop, database: Database
-) -> None:
+async def test_event_is_published_only_if_the_write_commits(shop: Shop, database: Database) -> None:
     shop.watch("array['id'], organization => 'acme'")
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
         cursor.execute("""insert into shop."Order" values (1)""")
@@ -133,7 +128,7 @@ async def test_the_event_is_delivered_if_and_only_if_the_write_commits(
     assert await shop.changes() == [("insert", None, {"id": 2})]
 
 
-async def test_rows_behind_row_level_security(shop: Shop) -> None:
+async def test_row_level_security_does_not_hide_changes_from_the_watch(shop: Shop) -> None:
     shop.execute("""
         alter table shop."Order" enable row level security;
         create policy own on shop."Order" to anon using (tenant = 'a');
@@ -145,7 +140,7 @@ async def test_rows_behind_row_level_security(shop: Shop) -> None:
     assert await shop.changes() == [("delete", {"id": 1}, None)]
 
 
-async def test_columns_that_are_not_named_neither_travel_nor_matter(shop: Shop) -> None:
+async def test_unlisted_columns_are_neither_sent_nor_compared(shop: Shop) -> None:
     shop.watch("array['id', 'notes'], organization => 'acme'")
     shop.watch(event_type=TOTAL)
     shop.execute("""
@@ -156,8 +151,7 @@ async def test_columns_that_are_not_named_neither_travel_nor_matter(shop: Shop) 
     assert [one["type"] for one in await shop.payloads()].count(ORDER) == 1
 
 
-async def test_condition_and_operations(shop: Shop) -> None:
-    """The condition is over OLD and NEW, as in a trigger; the operations must have what it names."""
+async def test_watch_can_be_limited_by_condition_and_operation(shop: Shop) -> None:
     shop.watch("""array['total'], 'new.total > 10 -- large', '{insert,update}', organization => 'acme'""")
     shop.execute(
         """insert into shop."Order" values (1, 5), (2, 15); update shop."Order" set total = total + 6"""
@@ -172,7 +166,7 @@ async def test_condition_and_operations(shop: Shop) -> None:
         shop.watch("""null, 'new.total > 10', organization => 'acme'""")
 
 
-async def test_unwatch_and_watching_again(shop: Shop, database: Database) -> None:
+async def test_watch_can_be_replaced_and_removed(shop: Shop, database: Database) -> None:
     shop.watch("array['id'], organization => 'acme'", TOTAL)
     shop.watch()
     shop.watch("array['total'], organization => 'acme'")
@@ -188,7 +182,7 @@ async def test_unwatch_and_watching_again(shop: Shop, database: Database) -> Non
     assert database.execute("select proname from pg_proc where proname like 'webhooks%'") == []
 
 
-async def test_scope_from_columns(shop: Shop, database: Database) -> None:
+async def test_scope_can_come_from_columns(shop: Shop, database: Database) -> None:
     database.execute("insert into webhooks.organization values ('denied', false)")
     shop.watch("array['id'], organization_column => 'tenant', project_column => 'project'")
     shop.execute(f"""insert into shop."Order" (id, tenant, project) values
@@ -199,7 +193,7 @@ async def test_scope_from_columns(shop: Shop, database: Database) -> None:
     assert found == [("acme", None, {"id": 1}), ("acme", REF, {"id": 2}), ("acme", REF, None)]
 
 
-async def test_project_of_another_organization_now(shop: Shop, store: Store) -> None:
+async def test_project_events_follow_the_project_to_its_new_organization(shop: Shop, store: Store) -> None:
     await store.directory.create_organization("globex", early_access=True)
     await add_endpoint(store, Scope("globex"))
     shop.watch(f"array['id'], project => '{REF}'")
@@ -210,7 +204,7 @@ async def test_project_of_another_organization_now(shop: Shop, store: Store) -> 
     assert [work.organization for work in await claim(store) if work.event_type == ORDER] == ["globex"]
 
 
-async def test_changes_that_no_endpoint_takes_cost_nothing(
+async def test_change_without_subscribers_creates_no_event(
     shop: Shop, database: Database, store: Store
 ) -> None:
     database.execute(f"update webhooks.endpoint set event_types = array['{ORDER}']")
@@ -222,7 +216,7 @@ async def test_changes_that_no_endpoint_takes_cost_nothing(
     assert [work.event_type for work in await claim(store)] == [ORDER]
 
 
-async def test_row_over_the_size_limit_is_truncated_to_its_key(shop: Shop) -> None:
+async def test_oversized_row_is_truncated_to_its_key(shop: Shop) -> None:
     shop.watch("array['id', 'tenant'], organization => 'acme'")
     shop.watch("array['tenant'], organization => 'acme'", TOTAL)
     shop.execute("""insert into shop."Order" (id, tenant) values (1, repeat('é', 140000))""")
@@ -234,8 +228,7 @@ async def test_row_over_the_size_limit_is_truncated_to_its_key(shop: Shop) -> No
     ]
 
 
-async def test_json_that_cannot_be_published_refuses_the_write(shop: Shop) -> None:
-    """With PostgreSQL's reason, and only if the column is one of the watch's."""
+async def test_unpublishable_json_fails_the_write(shop: Shop) -> None:
     insert = """insert into shop."Order" (id, notes) values (1, '"\\u0000"')"""
     shop.watch()
     with pytest.raises(psycopg2.errors.UntranslatableCharacter, match="unsupported Unicode escape sequence"):
@@ -245,7 +238,7 @@ async def test_json_that_cannot_be_published_refuses_the_write(shop: Shop) -> No
     assert await shop.changes() == [("insert", None, {"id": 1})]
 
 
-async def test_partitions_and_tables_without_a_key(shop: Shop) -> None:
+async def test_partitioned_table_without_a_key_can_be_watched(shop: Shop) -> None:
     shop.execute("""
         create table shop.log (day int, text text) partition by list (day);
         create table shop.log1 partition of shop.log for values in (1);
@@ -261,15 +254,15 @@ async def test_partitions_and_tables_without_a_key(shop: Shop) -> None:
         update shop.log set day = 1;""")
     found = await shop.payloads()
     assert {one["table"] for one in found} == {"log"}
-    whole = [(one["operation"], one["old"], one["new"]) for one in found if one["type"] == ORDER]
+    all_columns = [(one["operation"], one["old"], one["new"]) for one in found if one["type"] == ORDER]
     a, b, moved = {"day": 2, "text": "a"}, {"day": 2, "text": "b"}, {"day": 1, "text": "b"}
-    assert whole[:2] == [("insert", None, a), ("update", a, b)]
-    assert sorted(whole[2:], key=str) == [("delete", b, None), ("insert", None, moved)]
+    assert all_columns[:2] == [("insert", None, a), ("update", a, b)]
+    assert sorted(all_columns[2:], key=str) == [("delete", b, None), ("insert", None, moved)]
     named = [one["operation"] for one in found if one["type"] == TOTAL]
     assert sorted(named) == ["delete", "insert", "insert", "update"]
 
 
-async def test_columns_that_are_added_renamed_or_dropped(shop: Shop) -> None:
+async def test_watch_follows_added_renamed_and_dropped_columns(shop: Shop) -> None:
     shop.watch()
     shop.execute(
         """insert into shop."Order" (id, total) values (1, 1); alter table shop."Order" drop notes"""
@@ -292,7 +285,7 @@ async def test_columns_that_are_added_renamed_or_dropped(shop: Shop) -> None:
     assert await shop.changes() == [("update", {"id": 1, "total": 1}, {"id": 1, "total": 3})]
 
 
-async def test_writes_that_trip_over_no_name(shop: Shop) -> None:
+async def test_special_characters_in_names_are_quoted(shop: Shop) -> None:
     table = """shop."t'%s""; x" """.strip()
     columns = ["a\"b%s'", "new"]
     shop.execute(f"""create table {table} ("old" int, "a""b%s'" int, "new" int)""")
@@ -324,7 +317,7 @@ async def test_writes_that_trip_over_no_name(shop: Shop) -> None:
         ("array['ctid'], organization => 'acme'", "has no column ctid"),
         ("'{}', organization => 'acme'", "columns are not empty"),
         ("null, null, '{truncate}', organization => 'acme'", "operations are insert, update and delete"),
-        ("organization => 'nobody'", "there is no organization nobody"),
+        ("organization => 'missing'", "there is no organization missing"),
         ("project => 'nothing'", "there is no project nothing"),
         ("organization => ''''", "there is no organization '"),
         ("organization_column => 'slug'", "has no column slug"),
@@ -335,23 +328,23 @@ async def test_writes_that_trip_over_no_name(shop: Shop) -> None:
         ("null", "name an organization, a project or both"),
     ],
 )
-async def test_watches_that_are_refused(shop: Shop, database: Database, arguments: str, message: str) -> None:
-    """Nothing of the arguments becomes other SQL; nothing is installed."""
+async def test_invalid_watch_is_rejected(
+    shop: Shop, database: Database, arguments: str, message: str
+) -> None:
     with pytest.raises(psycopg2.Error, match=message):
         shop.watch(arguments)
     assert database.execute("select tgname from pg_trigger where not tgisinternal") == []
     assert database.execute("select to_regclass('shop.\"Order\"') is not null") == [(True,)]
 
 
-async def test_types_that_no_catalogue_has(shop: Shop) -> None:
-    """The message has the key that adds it; a type is not a way to other SQL either."""
+async def test_unknown_event_type_is_rejected(shop: Shop) -> None:
     for event_type in ("v1.shop.customer", f"{ORDER}''; drop table shop.\"Order\"; --"):
         with pytest.raises(psycopg2.errors.InvalidParameterValue) as caught:
             shop.watch(event_type=event_type)
         assert "row-change-types in [webhooks]" in str(caught.value)
 
 
-async def test_who_may_watch(shop: Shop, database: Database) -> None:
+async def test_only_the_owner_may_watch(shop: Shop, database: Database) -> None:
     watch = f"""select webhooks.watch('shop."Order"', '{ORDER}', organization => 'acme')"""
     database.execute(
         "grant usage on schema webhooks to anon; grant execute on function webhooks.watch to anon"
@@ -382,14 +375,12 @@ async def test_who_may_watch(shop: Shop, database: Database) -> None:
     database.execute(f"revoke execute on function webhooks.publish_row_changes from {shop.owner}")
     with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="grant execute on function"):
         shop.execute(watch, "postgres")
-    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="nobody the tables of webhooks"):
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="the tables of webhooks"):
         database.execute(f"select webhooks.watch('webhooks.event', '{ORDER}', organization => 'acme')")
 
 
-async def test_casts_of_the_tables_types_run_with_the_rights_of_its_owner(
-    shop: Shop, database: Database
-) -> None:
-    """A function that becomes part of writing JSON is not a way to the rights of the schema's owner."""
+async def test_casts_run_with_the_privileges_of_the_table_owner(shop: Shop, database: Database) -> None:
+    """A cast to JSON must not run with the privileges of the owner of the schema webhooks."""
     shop.execute("""
         create type shop.size as enum ('small', 'large');
         create function shop.to_json(shop.size) returns json language plpgsql as
@@ -405,7 +396,7 @@ async def test_casts_of_the_tables_types_run_with_the_rights_of_its_owner(
     assert database.execute("select count(*) from pg_trigger where not tgisinternal") == [(6,)]
 
 
-async def test_statements_of_many_rows(shop: Shop, store: Store) -> None:
+async def test_statement_of_many_rows_publishes_each_change(shop: Shop, store: Store) -> None:
     shop.execute("""insert into shop."Order" (id, total) select n, n from generate_series(1, 2500) n""")
     shop.watch("array['id', 'total'], 'new.id % 2 = 0', '{insert,update}', organization => 'acme'")
     shop.watch("array['id'], null, '{delete}', organization => 'acme'", TOTAL)
@@ -419,8 +410,9 @@ async def test_statements_of_many_rows(shop: Shop, store: Store) -> None:
     assert sorted(deletes) == list(range(4, 2501))
 
 
-async def test_statements_of_several_operations(shop: Shop, server: Server, database: Database) -> None:
-    """Upserts, writing queries, COPY and MERGE publish each change once."""
+async def test_statement_with_several_operations_publishes_each_change_once(
+    shop: Shop, server: Server, database: Database
+) -> None:
     shop.watch("array['id', 'total'], organization => 'acme'")
     shop.execute("""insert into shop."Order" values (1, 1)""")
     assert len(await shop.changes()) == 1
@@ -458,7 +450,7 @@ async def test_statements_of_several_operations(shop: Shop, server: Server, data
     ]
 
 
-async def test_changes_that_foreign_keys_and_other_triggers_make(shop: Shop) -> None:
+async def test_changes_by_foreign_keys_and_triggers_are_published(shop: Shop) -> None:
     shop.execute("""
         create table shop.tree (id int primary key,
             parent int references shop.tree on delete cascade on update cascade);
@@ -482,7 +474,7 @@ async def test_changes_that_foreign_keys_and_other_triggers_make(shop: Shop) -> 
     assert leaves == [(0, 3), (0, 3), (5, 0), (5, 0)]
 
 
-async def test_values_that_are_stored_elsewhere_generated_or_dropped(shop: Shop) -> None:
+async def test_toasted_and_generated_values_are_published(shop: Shop) -> None:
     shop.execute("""
         create table shop.page (gone int, id int, text text,
             size int generated always as (length(text)) stored);
@@ -499,7 +491,7 @@ async def test_values_that_are_stored_elsewhere_generated_or_dropped(shop: Shop)
     ]
 
 
-async def test_partitions_that_are_written_themselves(shop: Shop) -> None:
+async def test_direct_writes_to_a_partition_are_published(shop: Shop) -> None:
     shop.execute("""
         create table shop.log (day int, text text) partition by list (day);
         create table shop.log1 partition of shop.log for values in (1);""")
@@ -510,7 +502,7 @@ async def test_partitions_that_are_written_themselves(shop: Shop) -> None:
     assert found == [(text, kind, "log") for text in "ab" for kind in (ORDER, TOTAL)]
 
 
-async def test_a_partition_may_be_unwatched_beside_its_table(shop: Shop) -> None:
+async def test_unwatching_a_partition_keeps_the_watch_of_its_table(shop: Shop) -> None:
     shop.execute(
         """create table shop.sale (id int) partition by list (id);
         create table shop.first_sale partition of shop.sale for values in (1)"""
@@ -523,7 +515,7 @@ async def test_a_partition_may_be_unwatched_beside_its_table(shop: Shop) -> None
 
 
 @pytest.mark.parametrize(("length", "batches"), [(10, 1), (150_000, 3)])
-async def test_long_rows_are_not_held_in_memory_together(
+async def test_long_rows_are_published_in_batches(
     shop: Shop, database: Database, length: int, batches: int
 ) -> None:
     shop.watch()
@@ -535,7 +527,7 @@ async def test_long_rows_are_not_held_in_memory_together(
     assert len(await shop.changes()) == 3
 
 
-async def test_tables_that_inherit(shop: Shop) -> None:
+async def test_child_tables_are_watched_separately(shop: Shop) -> None:
     shop.execute("""
         create table shop.log (text text);
         create table shop.child () inherits (shop.log);
@@ -547,8 +539,8 @@ async def test_tables_that_inherit(shop: Shop) -> None:
     assert sorted(found) == [(ORDER, "insert", "p"), (ORDER, "update", "p2"), (TOTAL, "update", "c2")]
 
 
-async def test_a_watched_table_becomes_no_partition_or_child_unnoticed(shop: Shop) -> None:
-    """Its watch would miss statements of the other table, which it does not if it is watched again."""
+async def test_watched_table_cannot_become_a_partition_or_child(shop: Shop) -> None:
+    """The watch would miss statements on the parent. It can be created again afterwards."""
     shop.execute("""
         create table shop.log (day int) partition by list (day);
         create table shop.base (day int);
@@ -563,7 +555,7 @@ async def test_a_watched_table_becomes_no_partition_or_child_unnoticed(shop: Sho
     assert await shop.changes() == [("insert", None, {"day": 1})]
 
 
-async def test_foreign_tables(shop: Shop, server: Server, database: Database) -> None:
+async def test_foreign_table_can_be_watched(shop: Shop, server: Server, database: Database) -> None:
     server.require("postgres_fdw")
     database.execute(f"""
         create extension postgres_fdw;
@@ -582,7 +574,7 @@ async def test_foreign_tables(shop: Shop, server: Server, database: Database) ->
     ]
 
 
-async def test_condition_runs_with_the_rights_of_the_owner(shop: Shop) -> None:
+async def test_condition_runs_with_the_privileges_of_the_owner(shop: Shop) -> None:
     shop.execute("""
         create function shop.large(numeric) returns boolean language sql as
             $$ select $1 > 10 and current_user <> 'anon' $$;
@@ -590,7 +582,7 @@ async def test_condition_runs_with_the_rights_of_the_owner(shop: Shop) -> None:
             'select shop.large($1.total)';
         revoke all on function shop.large(numeric), shop.large(shop."Order") from public;""")
     shop.watch("array['id'], 'shop.large(new.total)', '{insert,update}', organization => 'acme'")
-    # Also a word that looks like a row.
+    # The literal 'new' must not be read as the row.
     shop.watch(
         "array['id'], 'new.notes::text is distinct from ''new''', '{insert}', organization => 'acme'", TOTAL
     )
@@ -604,7 +596,9 @@ async def test_condition_runs_with_the_rights_of_the_owner(shop: Shop) -> None:
     assert sorted(found, key=str) == [(ORDER, {"id": 2}), (TOTAL, {"id": 2})]
 
 
-async def test_rows_that_move_to_another_organization_or_project(shop: Shop, store: Store) -> None:
+async def test_moved_row_is_a_delete_for_the_old_scope_and_an_insert_for_the_new(
+    shop: Shop, store: Store
+) -> None:
     await store.directory.create_organization("globex", early_access=True)
     globex = await add_endpoint(store, Scope("globex"))
     shop.execute("""
@@ -636,7 +630,7 @@ async def test_rows_that_move_to_another_organization_or_project(shop: Shop, sto
         (False, REF, "insert", None, {"id": 2, "total": 6}),
         (True, None, "delete", {"id": 2, "total": 6}, None),
     ]
-    # The organization of a row that has a project is the project's.
+    # The project determines the organization.
     assert await seen_after("tenant = 'acme' where id = 2") == []
     shop.watch("array['id'], null, '{delete}', organization_column => 'tenant'")
     assert await seen_after("tenant = 'globex', total = 7 where id = 2") == [
@@ -644,7 +638,7 @@ async def test_rows_that_move_to_another_organization_or_project(shop: Shop, sto
     ]
 
 
-async def test_new_owner_of_the_table(shop: Shop, database: Database) -> None:
+async def test_watch_works_after_the_table_changes_owner(shop: Shop, database: Database) -> None:
     heir = f"{shop.owner}_heir"
     shop.watch()
     database.execute(f"""
@@ -665,7 +659,7 @@ async def test_new_owner_of_the_table(shop: Shop, database: Database) -> None:
         database.execute(f"drop owned by {heir} cascade; drop role {heir}")
 
 
-async def test_writes_of_replicas(shop: Shop) -> None:
+async def test_replicated_writes_are_published_only_with_always(shop: Shop) -> None:
     shop.watch("array['id'], organization => 'acme'")
     shop.watch("array['id'], organization => 'acme', always => true", TOTAL)
     shop.execute(
@@ -676,8 +670,8 @@ async def test_writes_of_replicas(shop: Shop) -> None:
     assert sorted(found) == [(ORDER, 2), (TOTAL, 1), (TOTAL, 2)]
 
 
-async def test_writes_can_be_prepared_and_notify_nobody(shop: Shop, database: Database) -> None:
-    """NOTIFY would forbid two-phase commit, and make the commits of all writers wait for each other."""
+async def test_prepared_transaction_does_not_notify(shop: Shop, database: Database) -> None:
+    """NOTIFY prevents two-phase commit and serializes the commits of all writers."""
     shop.watch("array['id'], organization => 'acme'")
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
@@ -691,7 +685,7 @@ async def test_writes_can_be_prepared_and_notify_nobody(shop: Shop, database: Da
         assert connection.notifies == []
 
 
-async def test_who_gets_a_change_is_looked_up_by_index(shop: Shop, database: Database) -> None:
+async def test_subscribers_are_found_by_index(shop: Shop, database: Database) -> None:
     shop.watch("array['id'], organization => 'acme'")
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
         cursor.execute("""insert into shop."Order" values (1)""")
@@ -702,22 +696,22 @@ async def test_who_gets_a_change_is_looked_up_by_index(shop: Shop, database: Dat
         assert cursor.fetchall() == [("endpoint", 0, True), ("organization", 0, True)]
 
 
-async def test_writes_survive_the_removal_of_webhooks(shop: Shop, database: Database) -> None:
+async def test_writes_succeed_after_the_schema_webhooks_is_dropped(shop: Shop, database: Database) -> None:
     shop.watch()
     database.execute("drop schema webhooks cascade")
     shop.execute("""insert into shop."Order" values (1, 2); update shop."Order" set total = 3""")
     assert shop.execute("""delete from shop."Order" returning total""") == [(3,)]
 
 
-async def test_keys_over_the_size_limit(shop: Shop) -> None:
-    """A key may be that long in JSON; the event says that the row is missing."""
+async def test_oversized_key_is_omitted(shop: Shop) -> None:
+    """JSON escapes make the key longer than the limit."""
     shop.execute("create table shop.long (id text primary key)")
     shop.execute(f"select webhooks.watch('shop.long', '{ORDER}', organization => 'acme')")
     shop.execute("insert into shop.long values (repeat(chr(1), 50000))")
     assert [(one["truncated"], one["new"]) for one in await shop.payloads()] == [(True, None)]
 
 
-async def test_watches_of_many_columns(shop: Shop) -> None:
+async def test_many_columns_can_be_watched(shop: Shop) -> None:
     columns = [f"c{number}" for number in range(150)]
     shop.execute(f"create table shop.wide (c0 int default 7, {' int, '.join(columns[1:])} int)")
     watch = "select webhooks.watch('shop.wide', %s, %s, organization => 'acme')"
@@ -726,7 +720,7 @@ async def test_watches_of_many_columns(shop: Shop) -> None:
     assert await shop.changes() == [("insert", None, {"c0": 7, **dict.fromkeys(columns[1:])})]
 
 
-def test_types_of_row_changes_take_what_triggers_publish() -> None:
+def test_row_change_type_matches_published_payloads() -> None:
     made = row_change("v1.shop.order", "An order changed.", {"total": {"type": "integer"}})
     assert made.example["table"] == "order"
     assert made.schema["properties"]["new"]["properties"] == {"total": {"type": "integer"}}
