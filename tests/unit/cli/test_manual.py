@@ -99,6 +99,7 @@ def test_dataapi_page_contains_daemon_options_and_exit_statuses(manual: Path) ->
 
 
 def test_examples_of_a_page_can_be_pasted_into_a_shell(manual: Path) -> None:
+    """The page must keep ASCII quotes and hyphens on a UTF-8 terminal."""
     words = [require("groff"), "-man", "-Tutf8", "-P-cbou", str(manual / "man" / "dataapi-event.1")]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "dataapi event publish v1.shop.order --organization acme --payload '{\"total\": 12}'" in shown

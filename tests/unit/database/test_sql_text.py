@@ -196,4 +196,5 @@ def test_comment_cannot_be_closed_by_its_content() -> None:
     ],
 )
 def test_builtins_are_schema_qualified(expression: str, expected: str) -> None:
+    """Only PostgreSQL's own objects are unqualified in expressions of the catalog."""
     assert qualify_builtins(expression) == expected
