@@ -22,7 +22,8 @@ FIRST_WORDS = r"^(Of|By|Between|From|For|In|On|With|Without|To|At|As|Those|What|
 FOLDERS = [
     "daemon", "docs", "packaging", "plugins", ".", "tests/bench", "tests/console", "tests/fresh",
     "tests/pg/auth", "tests/pg/graphql", "tests/pg/live", "tests/pg/rest", "tests/pg/sql", "tests/run",
-    "tests/scale", "tests/support", "tests/unit/auth", "tests/unit/catalog", "tests/unit/cli", "tests/unit/concurrency",
+    "tests/scale", "tests/support", "tests/unit/auth", "tests/unit/catalog", "tests/unit/cli",
+    "tests/unit/concurrency",
     "tests/unit/database", "tests/unit/http", "tests/unit/live", "tests/unit/web", "tests/web",
 ]  # fmt: skip
 ALLOWED: set[tuple[str, str]] = set()
