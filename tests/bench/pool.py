@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     Once = Callable[[], Awaitable[Any]]
+    Repeat = Callable[[int], Awaitable[None]]
 
 CLAIMS = '{"role":"authenticated","sub":"3f0c9a52-6a34-4f8e-9a8e-0d6c0b2c9a10","email":"user@example.com"}'
 SETTINGS = (
@@ -57,6 +58,21 @@ def synchronous(database: Database, runs: int) -> float:
     return used / runs * 1e6
 
 
+async def timed(several: Repeat, together: Repeat, runs: int) -> tuple[float, float]:
+    """Return the microseconds of a round trip, and round trips per second with 16 concurrent ones.
+
+    :param several: runs this number of round trips, one at a time.
+    :param together: runs them 16 at a time.
+    """
+    await together(1600)
+    start = time.process_time()
+    await several(runs)
+    used = time.process_time() - start
+    began = time.perf_counter()
+    await together(runs)
+    return used / runs * 1e6, runs // 16 * 16 / (time.perf_counter() - began)
+
+
 async def by_psycopg_pool(database: Database, runs: int) -> tuple[float, float]:
     """Measure psycopg's pool, which requires asyncio, with settings and statement in one pipeline."""
     settings, statement = SIMPLE.split(";", maxsplit=1)[0], "select %s::int + 1"
@@ -72,17 +88,11 @@ async def by_psycopg_pool(database: Database, runs: int) -> tuple[float, float]:
         await asyncio.gather(*(several(count // 16) for _ in range(16)))
 
     async with AsyncConnectionPool(database.uri, min_size=10, max_size=10) as pool:
-        await together(1600)
-        start = time.process_time()
-        await several(runs)
-        used = time.process_time() - start
-        began = time.perf_counter()
-        await together(runs)
-        return used / runs * 1e6, runs // 16 * 16 / (time.perf_counter() - began)
+        return await timed(several, together, runs)
 
 
 async def measure(once: Once, runs: int) -> tuple[float, float]:
-    """Return the microseconds of a round trip, and round trips per second with 16 concurrent ones."""
+    """Measure one of Twisted's pools; see ``timed``."""
 
     async def several(count: int) -> None:
         for _ in range(count):
@@ -91,13 +101,7 @@ async def measure(once: Once, runs: int) -> tuple[float, float]:
     async def together(count: int) -> None:
         await defer.gatherResults([defer.Deferred.fromCoroutine(several(count // 16)) for _ in range(16)])
 
-    await together(1600)
-    start = time.process_time()
-    await several(runs)
-    used = time.process_time() - start
-    began = time.perf_counter()
-    await together(runs)
-    return used / runs * 1e6, runs // 16 * 16 / (time.perf_counter() - began)
+    return await timed(several, together, runs)
 
 
 async def main(reactor: Any, runs: int) -> None:

@@ -170,10 +170,10 @@ class Feed(Protocol):
     """An open-ended body that is written whenever data is available."""
 
     async def write_to(self, outlet: Outlet) -> None:
-        pass
+        """Write until the body ends. Cancelled when the client disconnects."""
 
     def resume(self) -> None:
-        pass
+        """Continue writing, because the client has received everything so far."""
 
     def leave(self) -> None:
         """Stop writing. Called once: when the connection closes, or if the feed never started."""
