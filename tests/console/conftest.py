@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.chromium import chromium
-from support.daemon import PATIENCE, Daemon
+from support.console import checked_page
+from support.daemon import Daemon
 from support.webhooks import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+    from playwright.sync_api import Browser, Page
     from support.postgres import Database, Server
 
 SCHEMA = """
@@ -75,25 +76,5 @@ def refused() -> set[str]:
 @pytest.fixture
 def page(browser: Browser, daemon: Daemon, refused: set[str]) -> Iterator[Page]:
     """Yield a new tab. The test fails if the page logs an error or sends requests to another origin."""
-    origin = f"http://127.0.0.1:{daemon.port}"
-    context = browser.new_context(base_url=origin, color_scheme="light")
-    context.set_default_timeout(PATIENCE * 1000)
-    opened = context.new_page()
-    problems: list[str] = []
-
-    def check_message(message: ConsoleMessage) -> None:
-        path = message.location["url"].removeprefix(origin)
-        expected = "a status of 4" in message.text and path.startswith(tuple(refused))
-        if message.type == "error" and not expected:
-            problems.append(f"{path}: {message.text}")
-
-    def check_request(request: Request) -> None:
-        if not request.url.startswith((f"{origin}/", "data:")):
-            problems.append(f"asked {request.url}")
-
-    opened.on("console", check_message)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("request", check_request)
-    yield opened
-    context.close()
-    assert problems == []
+    with checked_page(browser, f"http://127.0.0.1:{daemon.port}", refused) as opened:
+        yield opened

@@ -25,9 +25,15 @@ new PerformanceObserver(list => {
 """
 
 
+def _wait_for_editor(page: Page) -> None:
+    """GraphiQL shows its buttons first, and loads CodeMirror afterwards."""
+    page.get_by_role("region", name="Query Editor").locator(".CodeMirror").first.wait_for()
+
+
 def test_first_view_loads_less_than_500_kilobytes(page: Page) -> None:
     page.goto("/console")
-    page.get_by_role("button", name="Execute query").wait_for()
+    _wait_for_editor(page)
+    page.wait_for_load_state("networkidle")
     milliseconds = page.evaluate("performance.now()")
     loaded = dict(page.evaluate(LOADED))
     print(f"{sum(loaded.values()) / KILOBYTE:.0f} kB in {len(loaded)} files, {milliseconds:.0f} ms")  # noqa: T201
@@ -42,7 +48,7 @@ def test_graphiql_is_loaded_only_by_its_page(page: Page) -> None:
     assert not [name for name in loaded if name.startswith("codemirror")]
     assert sum(loaded.values()) < 125 * KILOBYTE
     page.get_by_role("link", name="GraphQL").click()
-    page.get_by_role("button", name="Execute query").wait_for()
+    _wait_for_editor(page)
     assert [name for name, _ in page.evaluate(LOADED) if name.startswith("codemirror")]
 
 

@@ -39,3 +39,27 @@ def test_health_shows_state_and_slow_requests_and_is_refreshed(page: Page, daemo
     row = slow.get_by_role("row").filter(has_text="/rest/v1/rpc/dawdle")
     expect(row).to_contain_text("anon")
     expect(row.get_by_role("cell").nth(3)).to_have_text("200")
+
+
+def test_advisor_shows_findings_with_their_fix(page: Page) -> None:
+    act_as(page, "service_role")
+    page.goto("/console/health")
+    advisor = page.get_by_role("region", name="Advisor")
+    found = advisor.get_by_role("group").filter(has_text="Policy that calls a function for each row")
+    fix = found.get_by_role("region", name="Fix of policy readers of table public.note")
+    expect(fix).not_to_be_visible()
+    found.get_by_text("Policy that calls a function for each row").click()
+    expect(fix).to_contain_text("alter policy readers on public.note using (")
+    expect(found).to_contain_text("docs/guides/advisor.md#policy-calls-function-per-row")
+
+
+def test_advisor_reports_errors(page: Page, refused: set[str]) -> None:
+    refused.add("/console/data/advice")
+    page.route(
+        "**/console/data/advice",
+        lambda route: route.fulfill(status=403, json={"code": "42501", "message": "no access", "hint": None}),
+    )
+    act_as(page, "service_role")
+    page.goto("/console/health")
+    expect(page.get_by_text("The schema cannot be checked")).to_be_visible()
+    expect(page.get_by_text("no access")).to_be_visible()

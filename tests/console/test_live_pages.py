@@ -58,7 +58,7 @@ def test_live_read_updates_and_highlights_changed_rows(page: Page, notes: Databa
     expect(page.locator("tr[data-changed]")).to_have_count(0)
 
 
-def test_live_query_updates_and_lists_changed_paths(page: Page, notes: Database) -> None:
+def test_live_query_lists_changed_paths_and_ends_with_the_page(page: Page, notes: Database) -> None:
     act_as(page, "anon")
     for text, checked in ((QUERY, True), (f"subscription {QUERY}", False)):
         page.goto("/console/graphql")
@@ -75,3 +75,5 @@ def test_live_query_updates_and_lists_changed_paths(page: Page, notes: Database)
         expect(page.locator(".live-changes")).to_contain_text("noteCollection.edges.1.node.title")
         notes.execute("update note set title = 'two' where id = 2")
         expect(result).to_contain_text('"two"')
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/graphql/v1")):
+        page.get_by_role("link", name="REST").click()

@@ -27,9 +27,17 @@ export function asSubscription<T extends Operation>(asked: T): T | null {
   return { ...asked, query: print({ ...document, definitions }) };
 }
 
+const following = new Set<AbortController>();
+
+/** End all subscriptions. GraphiQL does not end them when it is removed from the page. */
+export function endSubscriptions(): void {
+  for (const controller of following) controller.abort();
+}
+
 /** Yield the results of a subscription, which `respond` sends. */
 export async function* follow(respond: (signal: AbortSignal) => Promise<Response>): AsyncGenerator<object> {
   const controller = new AbortController();
+  following.add(controller);
   let before: unknown;
   try {
     const response = await respond(controller.signal);
@@ -45,7 +53,10 @@ export async function* follow(respond: (signal: AbortSignal) => Promise<Response
       before = result.data;
       yield result;
     }
+  } catch (error) {
+    if (!controller.signal.aborted) throw error;
   } finally {
+    following.delete(controller);
     controller.abort();
   }
 }

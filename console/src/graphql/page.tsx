@@ -14,7 +14,7 @@ import { CopyAs } from "./copy-as";
 import { documentsPlugin } from "./documents-panel";
 import { EditorAccess } from "./editor-access";
 import "./graphql.css";
-import { asSubscription, follow, LiveChanges, LiveSwitch } from "./live";
+import { asSubscription, endSubscriptions, follow, LiveChanges, LiveSwitch } from "./live";
 import "./panels.css";
 import { asksFor, measuring, planPlugin, type Measured } from "./plan-panel";
 import { storage } from "./storage";
@@ -77,6 +77,7 @@ export default function GraphQLPage() {
     document.body.classList.remove("graphiql-light", "graphiql-dark");
     document.body.classList.add(`graphiql-${current}`);
   }, [current]);
+  useEffect(() => endSubscriptions, [apiKey, token]);
   const { documents, documentsOnly, live } = settings;
   // GraphiQL loads the schema again whenever the function changes.
   const fetcher = useCallback(async (asked: Asked, options?: { headers?: Record<string, string> }) => {

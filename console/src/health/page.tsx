@@ -5,6 +5,7 @@ import { useStore } from "../kit/store";
 import { ChooseRole } from "../shell/choose-role";
 import { identity } from "../shell/identity";
 import { Problem } from "../shell/problem";
+import { Advisor } from "./advisor";
 
 /** Health of the project, from /console/data/health. */
 interface Health {
@@ -61,12 +62,13 @@ export default function HealthPage() {
       <h1>Health</h1>
       {!asked && (
         <Notice kind="info" title="Only for service_role">
-          <p>Choose service_role to see the state of the project and its connections, and slow requests.</p>
+          <p>Choose service_role to see the state of the project, slow requests, and problems in the schema.</p>
           <ChooseRole />
         </Notice>
       )}
       {problem && <Problem title="The health cannot be read" error={problem} />}
       {data && <Report health={data} />}
+      {asked && <Advisor />}
     </div>
   );
 }

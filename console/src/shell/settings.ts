@@ -19,6 +19,8 @@ export interface Settings {
   documentsOnly: boolean;
   webhooks: boolean;
   receivers: boolean;
+  /** Tokens of the demo's guided tour, for a user and for webhooks. */
+  tour?: { user: string; webhooks: string };
 }
 
 const Context = createContext<Settings | null>(null);

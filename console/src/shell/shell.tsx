@@ -10,6 +10,8 @@ import { goTo, PageLink, usePage } from "./router";
 import { SettingsProvider, useSettings, type Settings } from "./settings";
 import { ThemeSwitch } from "./theme-switch";
 
+const Tour = lazy(() => import("../tour/tour"));
+
 const loaded = new Map<Page, ComponentType>();
 
 function componentOf(page: Page): ComponentType {
@@ -70,6 +72,7 @@ function Frame() {
           ))}
         </nav>
         <div className="tools">
+          {settings.tour && <Suspense><Tour credentials={settings.tour} /></Suspense>}
           <IdentityButton />
           <ThemeSwitch />
         </div>

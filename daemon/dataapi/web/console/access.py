@@ -11,7 +11,7 @@ _FORWARDING = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-rea
 """Headers of proxies. Behind a proxy, the connection's address does not identify the client."""
 
 _DELIVERY_HEADER = "webhook-id"
-"""A header of every delivery, which endpoints cannot remove. It marks requests of the daemon itself."""
+"""A header of every delivery. Endpoints cannot remove it, so it identifies requests that the daemon sends."""
 
 
 def is_local(request: Request) -> bool:
@@ -25,7 +25,7 @@ def is_local(request: Request) -> bool:
 def is_from_this_machine(request: Request) -> bool:
     """Return whether a program on this machine sent the request to a name of this machine.
 
-    The name is checked because a foreign site may point its own name to this machine (DNS rebinding).
+    The name is checked because another site may point its own name to this machine (DNS rebinding).
     """
     return (
         is_loopback(request.peer)
@@ -39,12 +39,11 @@ def may_open(project: Project, request: Request) -> bool:
 
 
 def may_use_receivers(project: Project, request: Request) -> bool:
-    """Return whether the client may use test receivers, which needs ``console = local``."""
     return project.console == "local" and is_from_this_machine(request)
 
 
 def check_origin(request: Request) -> None:
-    """Reject requests from pages of other origins, except opening the console's URL.
+    """Reject requests from pages of other origins, unless the browser opens the console's URL as a document.
 
     :raises ApiError: 403.
     """

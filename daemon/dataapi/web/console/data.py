@@ -12,6 +12,7 @@ from typing import Any
 
 from twisted.internet.threads import deferToThread
 
+from dataapi.advisor.checks import SETTINGS, findings, parameter, query
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import Runner, Transactions, catalog_for
@@ -39,17 +40,14 @@ _MEMBERS = ("schema", "table", "name", "command", "permissive", "roles", "using"
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A role's schema as JSON without its closing brace, and the schemas and names of its tables."""
+    """A role's schema as JSON without the closing brace, and the schema and name of each visible table."""
 
     text: bytes
     tables: frozenset[tuple[str, str]]
 
 
 class ProjectData:
-    """The console's data about a project.
-
-    :param documents: returns the persisted documents, or None if the project has no directory for them.
-    """
+    """The console's data about a project."""
 
     def __init__(
         self,
@@ -74,9 +72,9 @@ class ProjectData:
         self._work: SharedWork[Hashable, _Described] = SharedWork(self._cache.put)
 
     async def schema(self, request: Request, caller: Caller) -> bytes:
-        """Return the schema as visible to the caller's role, as JSON.
+        """Return the part of the schema that is visible to the caller's role, as JSON.
 
-        :raises ApiError: an API would reject the request, too, or descriptions are disabled.
+        :raises ApiError: the APIs would also reject the request, or descriptions are disabled.
         """
         catalog = catalog_for(self._catalog(), caller)
         if caller.role == SERVICE_ROLE:
@@ -106,10 +104,22 @@ class ProjectData:
         documents = self._documents()
         return await deferToThread(_listed, {} if documents is None else documents.by_id)
 
+    async def advice(self, request: Request, caller: Caller) -> list[dict[str, str]]:
+        """Return the advisor's findings (docs/guides/advisor.md).
+
+        :raises ApiError: 403 if the caller is not ``service_role``, or the error of the pre-request function.
+        """
+        _check_service(caller, "the findings of the advisor")
+        catalog = catalog_for(self._catalog(), caller)
+        checks = Bound(Statement(query(), ("json",), prepared=False), (parameter(self._project, catalog),))
+        statements = (Bound(Statement(SETTINGS, (), prepared=False)), checks)
+        rows = await self._transactions.run(catalog, request, caller, statements, read_only=True)
+        return [finding.as_json() for finding in await deferToThread(findings, catalog, rows)]
+
     async def health(self, request: Request, caller: Caller) -> dict[str, Any]:
         """Return the state of the project, its pool in this process, and its slow requests.
 
-        If the database is unavailable, the pre-request function is skipped: this is when the page is needed
+        If the database is unavailable, the pre-request function is skipped, because the page is then needed
         most.
 
         :raises ApiError: 403 if the caller is not ``service_role``, or the error of the pre-request function.

@@ -17,7 +17,7 @@ RECEIVERS = 8
 """Maximum number of receivers. A new one replaces the least recently used one."""
 
 DELIVERIES = 20
-"""Maximum number of deliveries per receiver. The oldest are discarded."""
+"""Maximum number of deliveries to store per receiver. Older ones are discarded."""
 
 BODY_LIMIT = 65_536
 """Maximum number of bytes of a body to store."""
@@ -32,17 +32,11 @@ TOLERANCE = 300.0
 """Maximum difference between the signed timestamp and the current time in seconds (Standard Webhooks)."""
 
 STATUSES = (200, 400, 500)
-"""Statuses that a receiver can be configured to return."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A received request.
-
-    :ivar at: Unix seconds.
-    :ivar problem: why its signature is invalid, or "".
-    :ivar status: status of the response.
-    """
+    """A received request. ``at`` is in Unix seconds. ``problem`` is why its signature is invalid, or ""."""
 
     at: float
     headers: tuple[tuple[str, str], ...]
@@ -64,10 +58,7 @@ class Received:
 
 @dataclass(slots=True)
 class Receiver:
-    """A test receiver.
-
-    :ivar secret: verifies the signatures of deliveries.
-    """
+    """A test receiver. Its secret verifies the signatures of deliveries."""
 
     secret: str = field(repr=False)
     used: float
@@ -104,7 +95,7 @@ class Receivers:
         receiver = self._receivers.pop(name, None)
         if receiver is not None:
             receiver.used = self._now()
-            self._receivers[name] = receiver  # keeps the least recently used one first
+            self._receivers[name] = receiver  # the least recently used one comes first
         return receiver
 
     def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
@@ -141,8 +132,7 @@ def signature_problem(secret: str, headers: Mapping[str, str], body: bytes, now:
 
 
 def address(host: str, peer: str, name: str) -> str:
-    """Return the URL at which the daemon itself reaches a receiver. It has an IP address, because names are
-    rejected.
+    """Return the URL at which the daemon reaches a receiver, with an IP address, because names are rejected.
 
     :param host: ``Host`` header of a request from this machine.
     :param peer: address of the client.
@@ -152,7 +142,7 @@ def address(host: str, peer: str, name: str) -> str:
     literal = bracketed[1:] or name_or_address
     try:
         parsed = ip_address(literal)
-    except ValueError:  # the name localhost
+    except ValueError:  # the host is localhost
         parsed = ip_address(peer)
     parsed = getattr(parsed, "ipv4_mapped", None) or parsed
     literal = f"[{parsed}]" if parsed.version == 6 else str(parsed)

@@ -19,9 +19,13 @@ from dataapi.web.assets import Assets
 from dataapi.web.console import access
 from dataapi.web.console.receivers import STATUSES, Receivers, address
 from dataapi.web.families import CONSOLE, JSON
-from dataapi.web.routing import Backend, ConsoleData, Handler, Route, WebhooksApi, no_route, route
+from dataapi.web.klein_routes import route
+from dataapi.web.routing import Backend, ConsoleData, Handler, Route, WebhooksApi, no_route
 
 PATH = "/console"
+
+_TOUR_TOKEN_LIFETIME = 24 * 3600
+"""Lifetime of the token of the guided tour's user, in seconds."""
 
 _PLAIN = (
     ("Content-Type", "text/plain; charset=utf-8"),
@@ -31,11 +35,7 @@ _PLAIN = (
 
 
 def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> None:
-    """Declare the console's routes.
-
-    :param webhooks: the management API, or None if there is none.
-    :param receivers: whether to offer test receivers. They work only if there is a single process.
-    """
+    """Declare the console's routes. Test receivers work only if there is a single process."""
     assets = Assets("dataapi.web.console")
 
     @route(app, PATH)
@@ -53,7 +53,8 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
         return reply
 
     async def settings(backend: Backend, request: Request) -> Reply:
-        described = _settings(backend.project, local=access.is_local(request))
+        local = access.is_local(request)
+        described = _settings(backend.project, local=local) | _tour(backend.project, local=local)
         webhooks_enabled = webhooks is not None and webhooks.enabled
         receivers_available = (
             webhooks_enabled and receivers and access.may_use_receivers(backend.project, request)
@@ -72,6 +73,10 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
         caller = await backend.authenticator.authenticate(request)
         return _data(await _data_of(backend, request).documents(request, caller))
 
+    async def advice(backend: Backend, request: Request) -> Reply:
+        caller = await backend.authenticator.authenticate(request)
+        return json_reply({"findings": await _data_of(backend, request).advice(request, caller)})
+
     async def health(backend: Backend, request: Request) -> Reply:
         caller = await backend.authenticator.authenticate(request)
         return json_reply(await _data_of(backend, request).health(request, caller))
@@ -79,6 +84,7 @@ def declare(app: Klein, webhooks: WebhooksApi | None, *, receivers: bool) -> Non
     declare_data(app, "settings", settings)
     declare_data(app, "identity", identity)
     declare_data(app, "documents", documents)
+    declare_data(app, "advice", advice)
     declare_data(app, "health", health)
     declare_data(app, "schema", schema)
     if webhooks is not None and receivers:
@@ -128,7 +134,7 @@ def _signing_secret() -> str:
 def _command(request: Request) -> dict[str, Any]:
     """Return the JSON object sent by a page. HTML forms of other sites cannot send this media type.
 
-    :raises ApiError: the body is something else.
+    :raises ApiError: the body is invalid.
     """
     if request.method != "POST":
         raise _post_only(request)
@@ -156,17 +162,17 @@ def _status(command: dict[str, Any]) -> int:
 
 
 def declare_data(app: Klein, name: str, handler: Handler) -> None:
-    """Declare ``/console/data/NAME``, which only the console's own pages may request.
+    """Declare ``/console/data/NAME``, for requests from the console's own pages.
 
-    The handler is called with the backend, the request and the path parameters. It authenticates the caller
-    if the data is not for all users of the console.
+    The handler is called with the backend, the request and the path parameters. Unless all users of the
+    console may read the data, the handler authenticates the caller.
     """
 
     async def respond(backend: Backend, request: Request, **arguments: str) -> Reply:
         _check(backend, request)
         return await handler(backend, request, **arguments)
 
-    respond.__name__ = f"console_{name}"  # Klein knows routes by their handlers' names
+    respond.__name__ = f"console_{name}"  # Klein identifies routes by the names of their handlers
     route(app, f"{PATH}/data/{name}")(respond)
 
 
@@ -197,7 +203,7 @@ def _check_receivers(backend: Backend, request: Request) -> None:
 def _data_of(backend: Backend, request: Request) -> ConsoleData:
     if backend.console is None:
         raise _not_found(request)
-    return backend.console
+    return backend.console()
 
 
 def _not_found(request: Request) -> ApiError:
@@ -206,6 +212,15 @@ def _not_found(request: Request) -> ApiError:
 
 def _transaction_end(project: Project) -> str:
     return "rollback" if project.db_tx_end.rolls_back("") else "commit"
+
+
+def _tour(project: Project, *, local: bool) -> dict[str, Any]:
+    """Return the tokens of the demo's guided tour, only to clients on this machine."""
+    if project.tour is None or not local:
+        return {}
+    now = int(time.time())
+    user = keys.sign(project, "authenticated", now, lifetime=_TOUR_TOKEN_LIFETIME, sub=project.tour.account)
+    return {"tour": {"user": user, "webhooks": project.tour.webhooks_token}}
 
 
 def _settings(project: Project, *, local: bool) -> dict[str, Any]:

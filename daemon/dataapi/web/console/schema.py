@@ -1,7 +1,7 @@
 """The data of the page Schema: visible tables, their names and relationships. Performs no I/O.
 
-Roles see the same tables as in the OpenAPI description. Grants of other roles, problems and row security are
-only for ``service_role`` (docs/console.md, Schema).
+Roles see the same tables as in the OpenAPI description. Only ``service_role`` sees the privileges of other
+roles, problems, and row level security (docs/console.md, Schema).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataapi.catalog.model import Catalog, Column, ForeignKey, Privileges, Probl
 from dataapi.catalog.names import CatalogNames, root_field
 from dataapi.catalog.registry import TableFieldKind
 from dataapi.graphql.schema.catalog_view import CatalogView, TableView
-from dataapi.rest.openapi.model import VisibleSchema, VisibleTable
+from dataapi.rest.visible_schema import VisibleSchema, VisibleTable, visible_keys
 from dataapi.settings import Project
 
 Record = dict[str, Any]
@@ -28,10 +28,7 @@ _READ_WRITE = ("SELECT", "INSERT", "UPDATE")
 
 
 class SchemaDescription:
-    """Describes the tables of a catalog as visible to a role.
-
-    :param pause: called between small pieces of work.
-    """
+    """Describes the tables of a catalog as visible to a role."""
 
     def __init__(self, project: Project, catalog: Catalog, role: str, pause: Callable[[], None]) -> None:
         self._catalog = catalog
@@ -128,12 +125,12 @@ class SchemaDescription:
             "name": table.name,
             "profile": None if table.schema == self._first_schema else table.schema,
             "methods": [method for method, columns in allowed.items() if columns],
-            # ``select=*`` needs the privilege on all columns.
+            # Whether ``select=*`` is allowed: it needs the privilege to read all columns.
             "star": len(visible.read) == len(table.columns),
         }
 
     def _grants(self, table: Table) -> Iterator[Record]:
-        """Yield the privileges of each role that requests may use. Columns are None if all are granted."""
+        """Yield the privileges of each role that requests may run as. Columns are None if all are granted."""
         for privileges in self._request_roles:
             if not privileges.can_use_schema(table.schema):
                 continue
@@ -172,14 +169,11 @@ class SchemaDescription:
         return any(problem in problems for problems in self._problems.values())
 
     def _relationships(self) -> Iterator[Record]:
-        catalog = self._catalog
-        for key in (*catalog.foreign_keys, *catalog.view_keys):
+        for key in visible_keys(self._catalog, self._tables):
             self._pause()
-            source, target = self._tables.get(key.table), self._tables.get(key.foreign_table)
-            if source is None or target is None or not _shows(source, key.columns):
-                continue
-            if _shows(target, key.foreign_columns):
-                yield self._relationship(key, source.table, target.table)
+            yield self._relationship(
+                key, self._tables[key.table].table, self._tables[key.foreign_table].table
+            )
 
     def _relationship(self, key: ForeignKey, table: Table, foreign: Table) -> Record:
         return {
@@ -216,10 +210,6 @@ class SchemaDescription:
 def _accepted(table: Table) -> list[str]:
     supported = {"INSERT": table.insertable, "UPDATE": table.updatable, "DELETE": table.deletable}
     return [name for name, is_supported in supported.items() if is_supported]
-
-
-def _shows(visible: VisibleTable, columns: tuple[str, ...]) -> bool:
-    return {column.name for column in visible.columns}.issuperset(columns)
 
 
 def _graphql(view: TableView) -> Record:
