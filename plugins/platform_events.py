@@ -8,6 +8,7 @@ from dataapi.webhooks.event_types import (
     ORGANIZATION,
     PROJECT,
     EventType,
+    known_values,
     organization_schema,
     project_schema,
 )
@@ -29,9 +30,40 @@ def _project(
     return EventType(f"v1.project.{name}", description, project_schema(members), payload)
 
 
-def _organization(name: str, description: str) -> EventType:
-    payload = {"organization_slug": "acme", "project_ref": None, "actor": _ACTOR}
-    return EventType(f"v1.organization.{name}", description, organization_schema(), payload)
+def _organization(name: str, description: str, member: str, schema: object, example: object) -> EventType:
+    """Return an event type of organizations that adds one member to the payload."""
+    payload = {"organization_slug": "acme", "project_ref": None, "actor": _ACTOR, member: example}
+    return EventType(f"v1.organization.{name}", description, organization_schema({member: schema}), payload)
+
+
+def _invitation(name: str, description: str, *more: str) -> EventType:
+    """Return an event type for an invitation. The invited person has no user ID yet."""
+    members, example = _selected(_INVITATION, "email", *more)
+    return _organization(
+        f"member.invitation.{name}",
+        description,
+        "member",
+        _object({"invitation": members}),
+        {"invitation": example},
+    )
+
+
+def _member(name: str, description: str, *more: str) -> EventType:
+    members, example = _selected(_MEMBER, "user_id", "primary_email", *more)
+    return _organization(f"member.{name}", description, "member", members, example)
+
+
+def _plan(name: str, description: str, plan: str) -> EventType:
+    schema = _object({"plan": known_values("free", "pro", "team", "enterprise")})
+    return _organization(f"billing.plan.{name}", description, "billing", schema, {"plan": plan})
+
+
+def _selected(
+    described: Mapping[str, tuple[Mapping[str, Any], object]], *names: str
+) -> tuple[dict[str, Any], dict[str, object]]:
+    """Return the schema and an example of an object with the named members."""
+    schemas = {name: described[name][0] for name in names}
+    return _object(schemas), {name: described[name][1] for name in names}
 
 
 def _endpoint(name: str, description: str) -> EventType:
@@ -75,6 +107,28 @@ _BRANCH = {
         }
     )
 }
+_ROLE = (
+    # The projects are null if the role applies to all projects of the organization.
+    _object(
+        {
+            "name": _TEXT,
+            "projects": {"type": ["array", "null"], "items": _object({"ref": PROJECT})},
+        }
+    ),
+    {"name": "Developer", "projects": [{"ref": _REF}]},
+)
+_EMAIL = (_TEXT, "ada@example.com")
+_INVITATION = {"email": _EMAIL, "role": _ROLE}
+_MEMBER = {
+    "user_id": (_TEXT, "0f6d7c7e-5d0a-4f0b-9a53-2b1f6f0e8c44"),
+    "primary_email": _EMAIL,
+    "role": _ROLE,
+}
+_STATUS = known_values(
+    *("ACTIVE_HEALTHY", "ACTIVE_UNHEALTHY", "COMING_UP", "GOING_DOWN", "INACTIVE", "INIT_FAILED"),
+    *("PAUSE_FAILED", "PAUSING", "REMOVED", "RESIZING", "RESTARTING", "RESTORE_FAILED", "RESTORING"),
+    *("UNKNOWN", "UPGRADING"),
+)
 _FEATURE = {"ref": "tsrqponmlkjihgfedcba", "name": "feature", "git_branch": "feature", "is_default": False}
 
 _TYPES = (
@@ -87,7 +141,7 @@ _TYPES = (
     _project(
         "paused",
         "A project was paused.",
-        {"reason": {"enum": ["api_request", "inactivity", "other"]}},
+        {"reason": known_values("api_request", "inactivity", "other")},
         reason="inactivity",
         actor=None,
     ),
@@ -104,7 +158,7 @@ _TYPES = (
     _project(
         "status.changed",
         "A project's status changed.",
-        {"previous_status": _TEXT, "current_status": _TEXT},
+        {"previous_status": _STATUS, "current_status": _STATUS},
         previous_status="COMING_UP",
         current_status="ACTIVE_HEALTHY",
     ),
@@ -112,17 +166,17 @@ _TYPES = (
     _project("branch.created", "A branch of a project was created.", _BRANCH, branch=_FEATURE),
     _project("branch.updated", "A branch of a project was changed.", _BRANCH, branch=_FEATURE),
     _project("branch.removed", "A branch of a project was removed.", _BRANCH, branch=_FEATURE),
-    _organization("member.invitation.created", "A user was invited to an organization."),
-    _organization("member.invitation.canceled", "An invitation to an organization was canceled."),
-    _organization("member.added", "A member joined an organization."),
-    _organization("member.removed", "A member left an organization, or was removed."),
-    _organization("member.role.assigned", "A role was assigned to a member of an organization."),
-    _organization("member.role.updated", "A role of a member of an organization was changed."),
-    _organization("member.role.removed", "A role of a member of an organization was removed."),
-    _organization("billing.plan.upgraded", "An organization was upgraded to a larger plan."),
-    _organization("billing.plan.downgraded", "An organization was downgraded to a smaller plan."),
+    _invitation("created", "A user was invited to an organization.", "role"),
+    _invitation("canceled", "An invitation to an organization was canceled."),
+    _member("added", "A member joined an organization.", "role"),
+    _member("removed", "A member left an organization, or was removed."),
+    _member("role.assigned", "A role was assigned to a member of an organization.", "role"),
+    _member("role.updated", "A role of a member of an organization was changed.", "role"),
+    _member("role.removed", "A role of a member of an organization was removed.", "role"),
+    _plan("upgraded", "An organization was upgraded to a larger plan.", "team"),
+    _plan("downgraded", "An organization was downgraded to a smaller plan.", "free"),
     _endpoint(
-        "failing", "A delivery failed permanently, and no attempt for the endpoint has succeeded since."
+        "failing", "A delivery failed permanently, and no attempt succeeded after the endpoint began to fail."
     ),
     _endpoint("recovered", "An attempt succeeded for an endpoint that was failing."),
     _endpoint("disabled", "The service disabled an endpoint because all attempts had failed for days."),

@@ -1,8 +1,8 @@
 """The configuration as immutable values. Each field declares a configuration key.
 
 A key has the field's name, with ``-`` for ``_``, and its type and default. ``Annotated`` names the parser of
-its value, in ``service/configuration/parsers.py``. A field without ``repr`` is a secret. The environment may
-set every key, and the database those marked ``InDatabase``.
+its value, in ``service/configuration/parsers.py``. A field without ``repr`` is a secret. Every key can also
+be set in the environment, and keys marked ``InDatabase`` in the database.
 
 ``#:`` comments are the documentation, from which ``make reference`` generates ``etc/dataapi.ini`` and
 ``docs/reference/configuration.md``. A field without a comment shares the previous one.
@@ -21,6 +21,24 @@ IN_DATABASE = object()
 InDatabase = Annotated[T, IN_DATABASE]
 """A key that PostgREST and this daemon also read from the database."""
 
+
+@dataclass(frozen=True, slots=True)
+class Deprecated:
+    """Marks a key that a later major version removes: ``Annotated[bool, Deprecated("0.2.0", "new-key")]``.
+
+    :ivar since: the version that deprecated the key.
+    :ivar replacement: the key to use instead, "" if there is none.
+    """
+
+    since: str
+    replacement: str = ""
+
+    def __str__(self) -> str:
+        """Return a predicate, such as ``deprecated since 0.2.0; use new-key``."""
+        remedy = f"use {self.replacement}" if self.replacement else "remove it"
+        return f"deprecated since {self.since}; {remedy}"
+
+
 Names = tuple[str, ...]
 Automatic = Annotated[bool | None, "automatic"]
 """A boolean, or None for ``auto``."""
@@ -32,6 +50,12 @@ DatabaseUri = Annotated[str, "database_uri"]
 Networks = Annotated[Names, "networks"]
 Origins = Annotated[Names, "origins"]
 ApiKeys = Annotated[Names, "api_keys"]
+
+EMBEDDED_URI = "postgresql:///embedded"
+"""Placeholder for ``db-uri`` until the embedded server runs."""
+
+NESTED_INSERTS = "nested-inserts"
+REST_FEATURES = (NESTED_INSERTS,)
 
 
 class TransactionEnd(Enum):
@@ -60,6 +84,14 @@ class TransactionEnd(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Tour:
+    """Credentials for the guided tour of the demo's console. ``account`` is the token's claim ``sub``."""
+
+    account: str
+    webhooks_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     """A database with its APIs.
 
@@ -68,6 +100,7 @@ class Project:
 
     :ivar app_settings: keys ``app.settings.…`` and their values, for SQL to read.
     :ivar settings_error: why the settings in the database cannot be read. If set, every request fails.
+    :ivar tour: None except in the demo.
     """
 
     #: Project reference, 20 letters a-z. Webhook events contain it. In [project:REF] the default is REF.
@@ -78,7 +111,7 @@ class Project:
     #: Connection string of the database: a URI or libpq keywords. The login role should be NOINHERIT and a
     #: member of the roles that requests use: anon, authenticated and service_role. Missing parameters come
     #: from libpq's environment variables (PGHOST, PGPORT, PGUSER, PGPASSWORD, PGPASSFILE, PGDATABASE,
-    #: PGSSLMODE, PGSERVICE, ...); postgresql:// takes all of them from there. If there are several hosts,
+    #: PGSSLMODE, PGSERVICE, ...); postgresql:// uses them for all parameters. If there are several hosts,
     #: the daemon connects to the first one that accepts connections, and fails over when a connection is
     #: lost; connect_timeout applies to each host (default: 10 seconds).
     #: postgresql://authenticator@one,two/app?target_session_attrs=read-write finds the primary. Required;
@@ -88,12 +121,12 @@ class Project:
     #: Host names to serve, without ports. Empty serves every host. This requires that there is only one
     #: project.
     hosts: Annotated[Names, "hosts"] = ()
-    #: Connection string of replicas that answer reads. They are tried in order, or at random with
+    #: Connection string of replicas that serve reads. They are tried in order, or at random with
     #: load_balance_hosts=random; docs/guides/scaling.md lists the reads that may use them.
-    #: target_session_attrs=standby excludes a primary. Empty: db-uri answers all reads.
+    #: target_session_attrs=standby excludes a primary. Empty: db-uri serves all reads.
     #: Example: postgresql://authenticator@two,three/app?load_balance_hosts=random
     db_read_uri: Annotated[str, "replicas_uri"] | None = field(default=None, repr=False)
-    #: Maximum replication lag in seconds. If a replica lags further behind, other servers answer its reads.
+    #: Maximum replication lag in seconds. If a replica lags further behind, other servers serve its reads.
     #: 0 or empty: no limit.
     db_read_max_lag: TimeLimit = 10.0
     #: Schemas that the APIs expose. The first one is the default for REST.
@@ -106,16 +139,16 @@ class Project:
     db_anon_role: InDatabase[str] = "anon"
     #: Number of connections that each worker process holds.
     db_pool: Positive = 10
-    #: Seconds that a request waits for a connection. Then it fails with 504.
+    #: Maximum time for which a request waits for a connection, in seconds. After that, it fails with 504.
     db_pool_acquisition_timeout: Seconds = 10.0
     #: Seconds after which an idle connection is closed, and seconds after which a connection is replaced. 0
     #: or empty: never. One connection always stays open, and connections in use are not closed. The
     #: connections of webhooks use the values of the first project.
     db_pool_max_idletime: TimeLimit = 30.0
     db_pool_max_lifetime: TimeLimit = 1800.0
-    #: Maximum number of rows that REST returns for a request, and of a GraphQL page unless a directive sets
-    #: another. Empty: no limit for REST, and 30 for GraphQL. A table's directive, @rest({"max_rows": 100}),
-    #: takes precedence.
+    #: Maximum number of rows that REST returns for a request, and that a GraphQL page contains unless a
+    #: directive sets another maximum. Empty: no limit for REST, and 30 for GraphQL. A table's directive,
+    #: @rest({"max_rows": 100}), takes precedence.
     #: Example: 1000
     db_max_rows: InDatabase[Positive | None] = None
     #: Whether settings in the database are read. They override this file: alter role authenticator set
@@ -123,8 +156,8 @@ class Project:
     #: PostgREST's, because everyone who may alter the login role could change who is admitted, and every
     #: role can read these settings.
     db_config: bool = False
-    #: Function in the database that makes such settings with set_config('pgrst.db_schemas', 'api', true), if
-    #: db-config = yes. Settings of the login role take precedence.
+    #: Function in the database that makes settings with calls such as set_config('pgrst.db_schemas', 'api',
+    #: true). It is called if db-config = yes. Settings of the login role take precedence.
     #: Example: api.config
     db_pre_config: InDatabase[str | None] = None
     #: Function to run before the statement of each request.
@@ -135,12 +168,14 @@ class Project:
     db_root_spec: InDatabase[str | None] = None
     #: Whether to prepare statements. With auto, they are prepared on connections to PostgreSQL itself and to
     #: poolers that support prepared statements (pgbouncer since 1.21, with max_prepared_statements). Use yes
-    #: to prepare them behind other poolers in session mode, too. Behind a pooler in transaction mode that
+    #: to also prepare them behind other poolers in session mode. Behind a pooler in transaction mode that
     #: does not support prepared statements, yes cannot work, and /ready fails.
     db_prepared_statements: InDatabase[Automatic] = None
+    #: Whether short statements share connections. With auto, a statement shares connections after it has
+    #: proved to be short; see docs/guides/tuning.md. always does not wait for that, and is meant for tests.
+    db_lane: Literal["auto", "always", "off"] = "auto"
     #: NOTIFY channel that reloads the schema ('reload schema') and the configuration ('reload config'). The
-    #: daemon always listens on the channel dataapi as well, which the event trigger of "dataapi init"
-    #: notifies.
+    #: daemon also listens on the channel dataapi, for the event trigger of "dataapi init".
     db_channel: Annotated[str, "channel"] = "pgrst"
     #: Whether NOTIFY reloads the schema. A pooler in transaction mode drops notifications: with auto, the
     #: daemon does not listen there, and with yes, /ready fails. Webhooks in the same database then poll every
@@ -152,8 +187,8 @@ class Project:
     #: part. It does not apply to webhooks and migrations.
     db_statement_timeout: TimeLimit = 30.0
     #: Maximum duration of a request after it was received, in seconds: waiting for a connection, the
-    #: statement and the response. Then it is cancelled and fails with 504. In streamed responses, the limit
-    #: applies to each part, and a slower response is cut off.
+    #: statement and the response. A request that takes longer is cancelled and fails with 504. In streamed
+    #: responses, the limit applies to each part, and a slower response is cut off.
     request_timeout: Seconds = 60.0
     #: How the transaction of a request ends: commit, rollback, commit-allow-override or
     #: rollback-allow-override. With the latter two, the Prefer header may override it (tx=commit or
@@ -178,17 +213,17 @@ class Project:
     jwt_secret: InDatabase[Annotated[str, "jwt_secret"] | None] = field(default=None, repr=False)
     #: Whether jwt-secret is base64 or base64url encoded.
     jwt_secret_is_base64: InDatabase[bool] = False
-    #: Required audience of tokens that name an audience. Empty accepts all.
+    #: Audience that tokens must contain if they contain any. Empty accepts all audiences.
     #: Example: authenticated
     jwt_aud: InDatabase[str | None] = None
     #: Path of the role in the claims of a token, such as .app_metadata.role or
-    #: ."https://example.org/role"[0], or a JSON path (RFC 9535) whose first result counts:
+    #: ."https://example.org/role"[0]. The first result of a JSONPath query (RFC 9535) is also accepted:
     #: $..roles[?search(@, "^db_")]
     jwt_role_claim_key: InDatabase[Annotated[str, "claim_path"]] = ".role"
     #: Maximum number of verified tokens to cache. 0 turns the cache off.
     jwt_cache_max_entries: Count = 1000
-    #: Whether every request needs an API key (header apikey). If not, callers without a key and a token use
-    #: db-anon-role.
+    #: Whether every request needs an API key (header apikey). If not, callers that send neither a key nor a
+    #: token use db-anon-role.
     require_api_key: bool = True
     #: Opaque API keys for the role of db-anon-role. They may be public.
     #: Example: sb_publishable_...
@@ -205,23 +240,25 @@ class Project:
     #: Default: the host that the request was sent to.
     #: Example: https://api.example.org/rest/v1
     openapi_server_proxy_uri: InDatabase[Annotated[str, "web_address"] | None] = None
-    #: Limits of a GraphQL document: nesting of fields, aliases, tokens, and the number of rows that the page
-    #: sizes of an operation admit. Of each table, at most the larger of 1000 and twice PostgreSQL's estimate
-    #: is counted.
+    #: Optional features of REST: nested-inserts (POST accepts related rows as members of a row).
+    rest_features: Annotated[frozenset[str], "rest_features"] = frozenset()
+    #: Limits of a GraphQL document: nesting of fields, number of aliases, number of tokens, and number of
+    #: rows that an operation could return according to its page sizes. For each table, the count is at most
+    #: 1000 more than twice PostgreSQL's estimate of its rows.
     graphql_max_depth: Positive = 50
     graphql_max_aliases: Positive = 1_000
     graphql_max_tokens: Positive = 20_000
     graphql_max_cost: Positive = 5_000_000
-    #: Folder of persisted documents, which requests may name by documentId instead of sending a query. It
+    #: Folder of persisted documents. Requests may contain a documentId instead of a query. The folder
     #: contains files NAME.graphql, whose id is NAME, and JSON manifests {"id": "text"} as Relay, Apollo and
-    #: urql tools write them. The SHA-256 of a text, with or without the prefix sha256:, is an id as well.
+    #: urql tools write them. The SHA-256 of a text is also an id, with or without the prefix sha256:.
     #: The folder is read at start and at reload.
     #: Example: /etc/dataapi/documents
     graphql_documents: Annotated[Path, "folder"] | None = None
-    #: Whether only documents of that folder may run, whether sent by id or as text.
+    #: Whether only documents in that folder may run. Requests may send their ids or their texts.
     graphql_documents_only: bool = False
     #: Rules for GraphQL documents. compatible accepts what other servers with this schema accept: a variable
-    #: is checked by its value and where it is used, whatever its declared type; strings may stand for enum
+    #: is checked by its value where it is used, regardless of its declared type; strings may stand for enum
     #: values; unused and duplicate fragments are ignored. strict applies the rules of the GraphQL
     #: specification.
     graphql_validation: Literal["compatible", "strict"] = "compatible"
@@ -233,12 +270,12 @@ class Project:
     #: true}}), adds others.
     graphql_features: Annotated[frozenset[str], "features"] = frozenset()
     #: Seconds between checks for changes in the database, after which live queries (docs/live.md) run again.
-    #: There are no checks while there are no live queries. 0 turns live queries off.
+    #: There are no checks while there are no live queries. 0 turns live queries and WebSockets off.
     live_interval: TimeLimit = 1.0
     #: Number of live queries that run at the same time, each on a connection in addition to db-pool.
     live_connections: Positive = 2
-    #: Maximum number of live queries of a caller in each process. A caller is a role with the claim sub of
-    #: its token, or with its address.
+    #: Maximum number of live queries and WebSockets of a caller in each process. A caller is identified by
+    #: its role and the claim sub of its token or, without sub, its address.
     live_subscriptions_per_caller: Positive = 100
     #: Request headers that the statements of live queries cannot read, such as x-forwarded-for or sec-*.
     #: Requests that differ only in these headers share one run.
@@ -261,13 +298,17 @@ class Project:
     #: Request header to repeat in the response, such as traceparent.
     #: Example: X-Request-Id
     server_trace_header: InDatabase[Annotated[str, "header_name"] | None] = None
-    #: Origins whose scripts may call the APIs from a browser, such as https://app.example.org. Empty: every
-    #: origin.
+    #: Origins whose scripts may call the APIs and open WebSockets from a browser, such as
+    #: https://app.example.org. Empty allows every origin.
     server_cors_allowed_origins: InDatabase[Origins] = ()
-    #: Maximum size of a request body in bytes. GraphQL accepts at most 1 MiB.
+    #: URLs of the OAuth authorization servers whose tokens jwt-secret verifies. Agents find them through the
+    #: metadata of /mcp and sign their users in there. Empty: agents are configured with a key or a token.
+    #: Example: https://auth.example.org/realms/app
+    mcp_authorization_servers: Annotated[Names, "web_addresses"] = ()
+    #: Maximum size of a request body in bytes. GraphQL and /mcp accept at most 1 MiB.
     max_body: Positive = 10_485_760
-    #: Maximum size of a REST response in bytes. Larger ones fail, unless they are streamed; a line of
-    #: streamed NDJSON and CSV may have a tenth of it.
+    #: Maximum size of a REST response in bytes. Larger responses fail unless they are streamed. A line of
+    #: streamed NDJSON or CSV can have at most a tenth of this size.
     max_answer: Positive = 104_857_600
     #: Settings for SQL to read, with names of your choice: current_setting('app.settings.name', true). They
     #: are sent with every statement. In the environment: DATAAPI_PROJECT_APP_SETTINGS_NAME.
@@ -277,6 +318,7 @@ class Project:
     #: address to a loopback name that did not pass a proxy).
     console: Literal["yes", "no", "local"] = "local"
     settings_error: str | None = None
+    tour: Tour | None = None
 
     @property
     def search_path(self) -> Names:
@@ -291,20 +333,20 @@ class Project:
 class Webhooks:
     """Signed notifications of events.
 
-    This section turns webhooks on, even if it is empty, as does one of its keys in the environment. Webhooks
-    need the schema "webhooks". "dataapi migrate" creates it, as does the daemon at start if its role may.
-    Without the schema the APIs work, and /ready reports what webhooks lack.
+    This section turns webhooks on, even if it is empty. A key of this section in the environment does the
+    same. Webhooks need the schema "webhooks". "dataapi migrate" creates it, as does the daemon at start if
+    its role has the privilege. Without the schema the APIs work, and /ready reports what webhooks lack.
     """
 
     #: Connection string of the database that stores endpoints, events and deliveries. Empty: that of the
-    #: first project. Events are delivered immediately if it leads to PostgreSQL itself or to a pooler in
-    #: session mode, and otherwise within a second.
+    #: first project. Events are delivered immediately if this is PostgreSQL itself or a pooler in session
+    #: mode, and otherwise within a second.
     #: Example: postgresql://webhooks@127.0.0.1/webhooks
     db_uri: DatabaseUri | None = field(default=None, repr=False)
     #: Keys that encrypt signing secrets and custom headers in the database: 32 bytes in base64 each;
     #: "dataapi keys" creates one. Endpoints cannot be created without a key. The first key encrypts, and all
-    #: of them decrypt. To change the key, put the new one first, run "dataapi secrets reseal", and remove
-    #: the old one.
+    #: of them decrypt. To change the key, insert the new one at the beginning, run "dataapi secrets
+    #: reseal", and remove the old one.
     #: Example: @/etc/dataapi/encryption-key
     encryption_key: Annotated[Names, "encryption_keys"] = field(default=(), repr=False)
     #: Seconds to wait before attempts 2, 3, 4, ... of a delivery, counted from the end of the previous
@@ -315,9 +357,10 @@ class Webhooks:
     #: Days for which deliveries are listed and can be retried.
     retention_days: Positive = 14
     #: Maximum number of concurrent attempts in each process: in total, and to one host. An endpoint starts
-    #: with one attempt. Each response adds one, and each timeout halves the number. Endpoints whose last
-    #: attempt took a quarter of timeout or more have at most half of concurrency and a quarter of
-    #: concurrency-per-host, and no organization has all of it.
+    #: with one concurrent attempt. Each response adds one, and each timeout halves the number. Together,
+    #: endpoints whose last attempt took a quarter of timeout or more use at most half of concurrency, and a
+    #: quarter of concurrency-per-host for each host. No organization can use all of concurrency or
+    #: concurrency-per-host.
     concurrency: Positive = 256
     concurrency_per_host: Positive = 16
     #: Networks that are exempt from the rule that receivers have public addresses, such as 10.1.0.0/16. The
@@ -334,13 +377,49 @@ class Webhooks:
     #: rules apply first, and the proxy connects to a checked address.
     delivery_proxy: Annotated[str, "proxy"] | None = field(default=None, repr=False)
     #: Local addresses from which deliveries are sent: one IPv4 address, one IPv6 address, or both. Receivers
-    #: that have no address of these kinds cannot be reached.
+    #: without an address of the same IP version cannot be reached.
     bind_address: Annotated[Names, "bind_addresses"] = ()
     #: Number of organizations with metrics of their own: the busiest ones. The others share one label.
     metrics_organizations: Count = 0
-    #: Origins whose pages may show the customers' page (/portal) in a frame, such as
+    #: Origins whose pages may show the customer portal (/portal) in a frame, such as
     #: https://app.example.org. Empty: none.
     portal_origins: Origins = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyChannel:
+    """A channel whose notifications (NOTIFY) are published as events.
+
+    Any PostgreSQL database works, and programs that call pg_notify need no change. For several
+    channels, write one section [notify:NAME] for each; NAME consists of letters a-z and digits. Requires
+    [webhooks] and the extra "notify": pip install 'dataapi-daemon[notify]'. Notifications that are sent while
+    the daemon does not listen are lost (docs/webhooks.md, Events from NOTIFY).
+
+    :ivar section: name of the section.
+    """
+
+    section: str = "notify"
+    #: Connection string of the database. It must not be a pooler in transaction mode. Empty: that of the
+    #: first project.
+    #: Example: postgresql://listener@127.0.0.1/shop
+    db_uri: DatabaseUri = field(default="", repr=False)
+    #: Channel, as in pg_notify('orders', '{"total": 12}'). Required.
+    #: Example: orders
+    channel: Annotated[str, "notify_channel"] = ""
+    #: Type of the events. If no catalogue has the type, it is declared, and its payload may have any members.
+    #: Required.
+    #: Example: v1.shop.order
+    event_type: Annotated[str, "event_type"] = ""
+    #: Organization of the events: its slug, or the member of the payload that contains the slug. One of the
+    #: two is required.
+    #: Example: acme
+    organization: Annotated[str, "slug"] | None = None
+    organization_member: str | None = None
+    #: Project of the events: its reference, or the member of the payload that contains the reference. If
+    #: neither key is set, or the member is missing or null, the event belongs to the organization.
+    #: Example: abcdefghijklmnopqrst
+    project: Annotated[str, "ref"] | None = None
+    project_member: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +429,7 @@ class Settings:
     :ivar webhooks: None if there is no section ``[webhooks]``.
     :ivar file: the configuration file, or None if all values come from the environment.
     :ivar secret_files: files that contain secrets, possibly including ``file``.
+    :ivar deprecations: warnings about deprecated keys that are set.
     """
 
     projects: tuple[Project, ...]
@@ -364,9 +444,9 @@ class Settings:
     server_reuseport: bool = False
     #: Number of processes that share the listening sockets; auto is one per core.
     workers: Annotated[int, "workers"] = 1
-    #: Seconds after SIGTERM during which requests are still answered, while /ready returns 503 and every
-    #: response closes its connection. Proxies can redirect requests in this time (docs/guides/scaling.md,
-    #: Many daemons). TimeoutStopSec of the systemd unit must be 40 seconds longer.
+    #: Seconds after SIGTERM during which the daemon still handles requests, while /ready returns 503 and
+    #: every response closes its connection. Proxies can redirect requests in this time
+    #: (docs/guides/scaling.md, Many daemons). TimeoutStopSec of the systemd unit must be 40 seconds longer.
     shutdown_delay: Count = 0
     #: Projects that must be ready for /ready to return 200: any (one is enough, so that the loss of one
     #: project's database does not take the others offline) or all. /ready?project=REF checks one.
@@ -374,22 +454,22 @@ class Settings:
     #: Maximum number of client connections in each process. A further one replaces the oldest connection
     #: without a complete request; if there is none, its request fails with 503.
     max_connections: Positive = 1000
-    #: Maximum number of these from one address. Empty: half of max-connections.
+    #: Maximum number of client connections from one address. Empty: half of max-connections.
     max_connections_per_address: Positive | None = None
     #: Addresses and networks of the proxies in front of the daemon, such as 10.1.2.3, 10.2.0.0/16. The
     #: client's address, for every limit and log line, is the last one in X-Forwarded-For that is not one of
     #: them. X-Forwarded-For from other addresses is ignored. max-connections-per-address does not apply to
     #: these proxies. Unix sockets are always trusted. Empty trusts no address.
     trusted_proxies: Networks = ("127.0.0.0/8", "::1")
-    #: Seconds after which an idle connection is closed. It must be longer than the proxy or load balancer in
-    #: front of the daemon keeps idle connections (60 seconds for most). Otherwise the proxy may send a
-    #: request on a connection that is being closed, and answer 502.
+    #: Seconds after which an idle connection is closed. It must exceed the time for which the proxy or load
+    #: balancer in front of the daemon keeps idle connections open (60 seconds for most). Otherwise the proxy
+    #: may send a request on a connection that is being closed, and respond with 502.
     keep_alive_timeout: Seconds = 75.0
     #: Maximum size of all request bodies in memory, in bytes, in each process. Further requests fail with
     #: 503.
     max_bodies: Positive = 67_108_864
-    #: Maximum number of live queries (docs/live.md) in each process. Their connections do not count toward
-    #: max-connections.
+    #: Maximum number of live queries (docs/live.md) and WebSockets in each process. Their connections do not
+    #: count toward max-connections.
     max_subscriptions: Count = 10_000
     #: Format of the log: json (one object per line) or text. systemd's journal gets text with fields
     #: instead: journalctl --output verbose.
@@ -399,9 +479,21 @@ class Settings:
     log_level: Literal["crit", "error", "warn", "info", "debug"] = "error"
     #: Whether log lines contain the claim sub of the token. It may be personal data.
     log_subject: bool = False
+    #: Whether agents may use the database through the Model Context Protocol at /mcp (docs/mcp.md), each with
+    #: the rights of its caller.
+    mcp: bool = False
+    #: Whether agents may write: the tools insert_rows, update_rows and delete_rows exist, and functions may
+    #: write. If not, every transaction of an agent is read-only.
+    mcp_writes: bool = False
     webhooks: Webhooks | None = None
+    notify: tuple[NotifyChannel, ...] = ()
     file: Path | None = None
     secret_files: tuple[Path, ...] = field(default=(), compare=False)
+    deprecations: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def notify_types(self) -> tuple[str, ...]:
+        return tuple(channel.event_type for channel in self.notify)
 
     @property
     def connections_per_address(self) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,25 +13,9 @@ from twisted.application.service import IService
 from twisted.python import usage
 from twisted.python.logfile import LogFile
 
-from dataapi.database.embedded import EmbeddedServer, default_directory
-from dataapi.service.assembly import assemble
-from dataapi.service.configuration import ConfigurationError, load, load_service
-from dataapi.service.database_settings import DatabaseSettings
-from dataapi.service.demo import Demo
-from dataapi.service.root_service import Notifier, RequestServer, RootService
-from dataapi.service.settings_sources import (
-    EMBEDDED_URI,
-    Configured,
-    Embedded,
-    Reconfigure,
-    SettingsSource,
-    open_schemas,
-)
-from dataapi.service.sockets import Descriptor
-from dataapi.service.workers import Workers
-from dataapi.settings import Settings
+from dataapi.settings import EMBEDDED_URI
 from dataapi.telemetry.journal import is_journal
-from dataapi.telemetry.logs import StandardHandler, line_observer, to_descriptor
+from dataapi.telemetry.logs import to_descriptor
 from dataapi.telemetry.version import installed_version
 
 EXAMPLES = (
@@ -40,7 +23,6 @@ EXAMPLES = (
     "twistd --nodaemon --pidfile= dataapi --embedded ./data",
     "twistd --nodaemon --pidfile= dataapi --config /etc/dataapi/dataapi.ini --workers auto",
 )
-"""Examples in the help and the manual page."""
 
 
 class Options(usage.Options):
@@ -68,7 +50,8 @@ class Options(usage.Options):
             "embedded",
             None,
             None,
-            "Run an embedded PostgreSQL with its data in this folder (default: a folder of its own).",
+            "Run an embedded PostgreSQL with its data in this folder (default: dataapi/embedded in "
+            "$XDG_STATE_HOME or ~/.local/state; /var/lib/dataapi/embedded for root).",
         ],
     )
 
@@ -77,8 +60,9 @@ class Options(usage.Options):
         self["listen"] = []
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:  # noqa: N802 - usage.Options
-        """Parse the arguments after ``dataapi``. On errors, twistd would print its whole help to standard
-        output.
+        """Parse the arguments after ``dataapi``.
+
+        On an error, print only the error. twistd would print its whole help to standard output.
         """
         try:
             super().parseOptions(_with_embedded_value(sys.argv[1:] if options is None else options))
@@ -135,49 +119,26 @@ def _with_embedded_value(words: Sequence[str]) -> list[str]:
 
 def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd looks for
     """Create the root service. If the configuration is invalid, print all mistakes and exit with 78."""
+    # Nearly everything that is imported now is long-lived. ``RootService`` enables garbage collection again.
+    gc.disable()
     from twisted.internet import reactor  # noqa: PLC0415 - twistd may install another one before this runs
 
+    from dataapi.service.configuration import ConfigurationError  # noqa: PLC0415
+    from dataapi.service.creation import make_service, settings_source  # noqa: PLC0415
+
+    embedded = options["embedded"] is not None
     try:
-        source = _demo(options) if options["demo"] else _configured(options)
+        source = settings_source(
+            options["config"], options.overrides, options.directory, demo=options["demo"], embedded=embedded
+        )
     except ConfigurationError as error:
         separator = "\n" if len(error.mistakes) > 1 else " "
         _exit_with_message(os.EX_CONFIG, f"invalid configuration:{separator}{error}")
     twistd: Mapping[str, Any] = options.parent or {}
     _check_pid_file(twistd.get("pidfile"))
     writer, journal = _log_writer(twistd)
-    observer = line_observer(source.settings, writer, journal=journal)
-    logging.getLogger().addHandler(StandardHandler(observer))
-
-    def build(settings: Settings, sockets: Sequence[Descriptor], reconfigure: Reconfigure) -> RequestServer:
-        observer.configure(settings)
-        if settings.workers == 1:
-            return assemble(reactor, settings, sockets, observer, reconfigure)
-        return Workers(reactor, settings, sockets, observer.write, os.environ, reconfigure, journal=journal)
-
-    uses_twistd_log = twistd.get("logger") or twistd.get("syslog")
-    notifier = Notifier.from_environment(os.environ)
-    return RootService(
-        reactor, DatabaseSettings(reactor, source), build, notifier, None if uses_twistd_log else observer
-    )
-
-
-def _configured(options: Options) -> SettingsSource:
-    path = None if options["config"] is None else Path(options["config"])
-    read = partial(load, path, os.environ, overrides=options.overrides)
-    if options["embedded"] is None:
-        return Configured(read(), read)
-    settings = read()
-    schemas = [
-        name for project in settings.projects if project.db_uri == EMBEDDED_URI for name in project.db_schemas
-    ]
-    directory = options.directory or default_directory(os.environ)
-    return Embedded(settings, read, EmbeddedServer(directory, provision=partial(open_schemas, schemas)))
-
-
-def _demo(options: Options) -> SettingsSource:
-    defaults = Settings(projects=(), log_format="text", log_level="warn")
-    settings = load_service(os.environ, overrides=options.overrides, defaults=defaults)
-    return Demo(settings, options.directory, to_descriptor(1))
+    uses_twistd_log = bool(twistd.get("logger") or twistd.get("syslog"))
+    return make_service(reactor, source, writer, journal=journal, observes=not uses_twistd_log)
 
 
 def _log_writer(twistd: Mapping[str, Any]) -> tuple[Callable[[str], object], bool]:

@@ -24,18 +24,15 @@ SERVICE_ROLE = "service_role"
 
 _UNAVAILABLE = 503
 _BROWSER_PREFIX = "Mozilla/"
-"""User-Agent prefix of browsers."""
 
 _OPAQUE_KEY_PREFIX = "sb_"
 """Prefix of API keys that are not JWTs."""
 
 
 class Authenticator:
-    """Determines the caller of each request to a project.
+    """Determines the caller of each request to a project. ``now`` returns Unix seconds.
 
-    :param now: returns the time in Unix seconds.
-    :ivar tokens: verified tokens, and counters for metrics.
-    :raises ValueError: invalid ``jwt-secret`` or ``jwt-role-claim-key``.
+    :raises ValueError: ``jwt-secret`` or ``jwt-role-claim-key`` is invalid.
     """
 
     def __init__(self, project: Project, now: Callable[[], float]) -> None:
@@ -64,7 +61,6 @@ class Authenticator:
         self.tokens.replace_verifier(self._verifier.verify)
 
     def on_unknown_key(self, refresh: Callable[[], Awaitable[None]]) -> None:
-        """Set the callback that refreshes published keys when a token's key is unknown."""
         self._refresh_keys = refresh
 
     async def authenticate(self, request: Request) -> Caller:
@@ -99,7 +95,7 @@ class Authenticator:
         """Return the caller of a request, using only known keys.
 
         :param may_refresh: whether to raise ``UnknownKey`` for an API key that an unknown key signed.
-        :raises GatewayError: 401 if the API key is missing, invalid, or a secret key sent by a browser.
+        :raises GatewayError: 401 if the API key is missing or invalid, or if a browser sent a secret key.
         :raises TokenError: the bearer token is invalid, or anonymous access is disabled.
         """
         headers = request.headers
@@ -189,7 +185,6 @@ API_KEY_ERRORS = {
         "Use a key from the configuration, or a JWT that `dataapi keys` prints.",
     ),
 }
-"""Messages and hints by error code."""
 
 
 def _api_key_error(code: str) -> GatewayError:

@@ -13,7 +13,6 @@ Settings = tuple[tuple[str, str], ...]
 """Transaction settings as ``(name, value)``. If a name is repeated, the last value wins."""
 
 REST_PREFIX = "/rest/v1"
-"""Base path of the REST API."""
 
 _ISOLATION = "default_transaction_isolation"
 
@@ -22,9 +21,7 @@ _ISOLATION = "default_transaction_isolation"
 class Caller:
     """An authenticated caller.
 
-    :ivar role: PostgreSQL role of the transaction.
-    :ivar claims: verified claims as JSON text, for ``request.jwt.claims``.
-    :ivar subject: claim ``sub``, or "" if there is none.
+    ``claims`` are the verified claims as JSON text. ``subject`` is the claim ``sub``, or "".
     """
 
     role: str

@@ -29,15 +29,14 @@ _CRYPTO_FAILED = "JWT cryptographic operation failed"
 
 
 class UnknownKey(TokenError):
-    """Raised when no known key can have signed the token. A recently published key may have."""
+    """Raised when no known key can have signed the token. A recently published key may have signed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A token with a valid signature and valid claims.
+    """A token with a valid signature and valid claims, and its period of validity in Unix seconds.
 
-    :ivar has_role: whether the role comes from the token, and not from ``db-anon-role``.
-    :ivar usable_from, usable_until: period of validity, in Unix seconds.
+    ``has_role`` is whether the role comes from the token, and not from ``db-anon-role``.
     """
 
     caller: Caller
@@ -50,7 +49,8 @@ class Verified:
 class Verifier:
     """Verifies the tokens of a project.
 
-    :ivar keys: keys of ``jwt-secret``. Empty if it is not set, or if published keys have not been read yet.
+    :ivar keys: keys of ``jwt-secret``. Empty if ``jwt-secret`` is not set, or if published keys have not been
+        read yet.
     :ivar published: whether the keys are published at a URL.
     :ivar audience: required value of ``aud`` in tokens that have this claim, or None to accept any.
     :ivar anon_role: role for tokens without a role claim.
@@ -63,9 +63,8 @@ class Verifier:
     published: bool = False
 
     def verify(self, token: str, now: float) -> Verified:
-        """Verify a token's signature and claims.
+        """Verify a token's signature and claims. ``now`` is in Unix seconds.
 
-        :param now: time in Unix seconds.
         :raises TokenError: PGRST300 if no key is configured, PGRST301 for an invalid token, PGRST302 if there
             is no role, PGRST303 for invalid claims.
         """
@@ -123,10 +122,7 @@ class Verifier:
 
 
 def expiry(claims: str) -> float:
-    """Return the time when a token with these claims expires, in Unix seconds, or infinity.
-
-    :param claims: verified claims as JSON text.
-    """
+    """Return when a token with these claims (JSON text) expires, in Unix seconds (infinity for never)."""
     timestamp = json.loads(claims).get("exp")
     return float("inf") if timestamp is None else float(min(timestamp, 2**62)) + SKEW
 
@@ -145,7 +141,7 @@ def _challenge(message: str) -> tuple[tuple[str, str], ...]:
 
 
 def _decode_base64url(part: str) -> bytes:
-    # b64decode accepts both alphabets together, so one token would have several spellings.
+    # b64decode accepts a mixture of both alphabets, so one token would have several spellings.
     text = part.encode("ascii")
     if b"+" in text or b"/" in text or b"=" in text:
         raise binascii.Error("not base64url")
@@ -170,7 +166,7 @@ def _validity_period(claims: dict[str, Any], now: float) -> tuple[float, float]:
             continue
         if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
             _reject("PGRST303", f"The JWT '{name}' claim must be a number")
-        # JSON integers can be arbitrarily large, which float() does not accept.
+        # JSON integers can be too large for float().
         timestamp = float(min(max(timestamp, -(2**62)), 2**62))
         if name == "exp":
             usable_until = timestamp + SKEW
@@ -188,10 +184,7 @@ def _role(claim: object) -> str:
 
 
 class TokenCache:
-    """Verifies tokens and caches them for their period of validity. Errors are not cached.
-
-    :param entries: maximum number of tokens.
-    """
+    """Verifies tokens, and caches up to ``entries`` of them while they are valid. Errors are not cached."""
 
     def __init__(self, verify: Callable[[str, float], Verified], entries: int) -> None:
         self._verify = verify

@@ -1,6 +1,6 @@
 """Keys of ``jwt-secret`` (a secret, a JWK, a JWKS, or the URL of a JWKS), and the project's own API keys.
 
-The type of a key limits the algorithms that it verifies, whatever the token requests: HMAC for secrets,
+The type of a key limits the algorithms that it verifies, regardless of the token: HMAC for secrets,
 RSA for RSA keys, and never ``none``.
 """
 
@@ -42,8 +42,7 @@ _MIN_SECRET_BYTES = 32
 class VerifyingKey:
     """A key that verifies signatures.
 
-    :ivar kid: key ID, or None.
-    :ivar any_kid: whether the key also verifies tokens with another key ID. True for a plain secret.
+    ``any_kid`` is whether it also verifies tokens with another key ID. True for a plain secret.
     """
 
     material: Any = field(repr=False)
@@ -93,7 +92,7 @@ def parse_published(body: bytes) -> tuple[VerifyingKey, ...]:
 
     Symmetric keys are unusable, because anyone could sign with them.
 
-    :raises ValueError: the body is not a JWKS with a usable key. The message does not contain any of it.
+    :raises ValueError: the body is not a JWKS with a usable key. The message contains no part of the body.
     """
     try:
         document = json.loads(body)
@@ -119,7 +118,7 @@ def decode_secret(secret: str) -> bytes:
 
 
 def parse_keys(secret: str, *, is_base64: bool = False) -> tuple[VerifyingKey, ...]:
-    """Parse the keys of ``jwt-secret``, ignoring keys of a set that are not for signatures.
+    """Parse the keys of ``jwt-secret``. Keys of a JWKS that are not for signatures are ignored.
 
     :param is_base64: whether a plain secret is base64-encoded.
     :raises ValueError: the secret is too short or contains no usable key.
@@ -218,10 +217,8 @@ def new_secret_key(token: Callable[[int], str]) -> str:
 
 
 def sign(project: Project, role: str, now: int, lifetime: int = API_KEY_LIFETIME, **claims: Any) -> str:
-    """Return a signed token for a role.
+    """Return a signed token for a role. ``now`` is in Unix seconds, ``lifetime`` in seconds.
 
-    :param now: time in Unix seconds.
-    :param lifetime: validity in seconds.
     :param claims: additional claims, such as ``sub``.
     :raises CannotSign: ``jwt-secret`` is missing or contains only public keys.
     """

@@ -53,7 +53,7 @@ class FetchedKeySet:
 
 
 class FetchError(Exception):
-    """Raised when the key set could not be fetched. The message contains nothing of its content."""
+    """Raised when the key set could not be fetched. The message contains no part of the key set."""
 
 
 Fetch = Callable[[str, str | None], Awaitable[FetchedKeySet]]
@@ -66,10 +66,7 @@ def freshness(cache_control: str) -> float:
 
 
 class PublishedKeys:
-    """The keys of a URL, refreshed before they become stale.
-
-    :param use: called with the keys whenever they change.
-    """
+    """The keys published at a URL, refreshed before they become stale."""
 
     def __init__(
         self,
@@ -160,12 +157,9 @@ class PublishedKeys:
 def fetcher(
     reactor: Any, agent: IAgent | None = None
 ) -> Callable[[str, str | None], Deferred[FetchedKeySet]]:
-    """Return a function that fetches key sets, with limits on time and size and without redirects.
-
-    :param agent: makes the requests (default: a new ``Agent``).
-    """
+    """Return a function that fetches key sets, with limits on time and size and without redirects."""
     if agent is None:
-        # Requests are about an hour apart.
+        # Connections are not reused, because requests are about an hour apart.
         pool = HTTPConnectionPool(reactor, persistent=False)
         agent = Agent(reactor, OutgoingTls(), connectTimeout=TIME_LIMIT, pool=pool)
     client = HTTPClient(agent)

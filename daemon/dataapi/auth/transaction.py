@@ -4,7 +4,8 @@ Most transactions are one message. Streams and batches use several.
 
 Statements are repeated only after an attempt that changed nothing:
 
-- up to ``RETRIES`` times after a serialization failure or a deadlock (``with_retries``);
+- up to ``RETRIES`` times after a serialization failure or a deadlock (``with_retries``), and more often if
+  the request is a conditional write;
 - reads only: on each replica that may serve them, then on the primary (``Replicas.run``);
 - once on the same connection, if a prepared statement is gone or an earlier user left settings behind
   (``Session.run``).
@@ -42,18 +43,18 @@ _PLAN_FOR_ALL_ROWS = ("cursor_tuple_fraction", "1")
 
 _Result = TypeVar("_Result")
 
-_CLEARED_RESPONSE = (("response.headers", ""), ("response.status", ""))
-"""Clears the response settings that an earlier transaction of the connection may have set."""
-
 RETRIES = 3
 """Maximum number of retries after a serialization failure or a deadlock."""
+
+_CLEARED_RESPONSE = (("response.headers", ""), ("response.status", ""))
+"""Clears the response settings that an earlier transaction of the connection may have set."""
 
 
 def settings_for(request: Request, caller: Caller) -> Settings:
     """Return the transaction settings of a request, with PostgREST's names.
 
-    All of them are always set, because a setting of an earlier transaction becomes an empty string, which is
-    not JSON. This function runs for every request, so it is optimized for speed.
+    All of them are always set, because a setting of an earlier transaction becomes an empty string, and an
+    empty string is not JSON. This function runs for every request, so it is optimized for speed.
     """
     path, headers = request.path, request.headers
     rest = path.startswith(REST_PREFIX)
@@ -80,12 +81,12 @@ def _cookies(header: str) -> str:
     return json_object(cookies)
 
 
-async def with_retries(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+async def with_retries(attempt: Callable[[], Awaitable[_Result]], retries: int = RETRIES) -> _Result:
     """Run a transaction, retrying after serialization failures and deadlocks.
 
     :raises ApiError: the error of the last attempt.
     """
-    for _ in range(RETRIES):
+    for _ in range(retries):
         try:
             return await attempt()
         except DatabaseError as error:
@@ -95,7 +96,7 @@ async def with_retries(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
 
 
 class UnknownRole(ApiError):
-    """Raised when the caller's role does not exist or the login role may not assume it."""
+    """Raised when the caller's role does not exist, or the login role is not allowed to assume it."""
 
 
 class Runner(Protocol):
@@ -111,7 +112,7 @@ class MultiMessageRunner(Runner, Protocol):
         """Run a read-only message and yield the rows of its last statement in batches."""
 
     def open_transaction(self, message: Message) -> AbstractAsyncContextManager[OpenTransaction]:
-        """Begin a transaction. It is rolled back unless the block ends it."""
+        """Begin a transaction. It is rolled back unless the ``async with`` block ends it."""
 
 
 class Transactions:
@@ -124,7 +125,7 @@ class Transactions:
         self._before: tuple[Bound, ...] = ()
         if project.db_pre_request:
             name = ".".join(quote_identifier(part) for part in project.db_pre_request.split("."))
-            self._before = (Bound(Statement(f"select {name}()", ())),)
+            self._before = (Bound(Statement(f"select {name}()", (), shareable=False)),)
 
     async def assume(self, role: str) -> None:
         """Check that the login role may assume a role. Raises ``ApiError`` otherwise."""
@@ -151,7 +152,6 @@ class Transactions:
         The module's docstring describes retries.
 
         :param settings: transaction settings in addition to those of the request and the role.
-        :param by_replica: whether a replica may run them.
         :raises ApiError: PostgreSQL reported an error.
         """
         message = self.message(
@@ -179,6 +179,7 @@ class Transactions:
         settings: Settings = (),
         by_replica: bool = False,
     ) -> Message:
+        read_only = read_only or request.context.read_only
         extra = catalog.roles[caller.role].settings + settings
         before = (*self._before, *dialect_of(catalog).after_pre_request) if self._before else ()
         message = Message(
@@ -189,6 +190,7 @@ class Transactions:
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_level(extra) if extra else None,
             context=request.context,
+            shareable=not (catalog.timeout_matters or request.context.background),
         )
         if self._replicated:
             if by_replica:
@@ -211,7 +213,6 @@ class Transactions:
 
         Neither the statements nor the pre-request function are executed.
 
-        :param extra_settings: settings in addition to those of the request and the role.
         :raises ApiError: PostgreSQL reported an error.
         """
         settings = settings_for(request, caller) + catalog.roles[caller.role].settings + extra_settings
@@ -256,14 +257,18 @@ class MultiMessageTransaction:
     ) -> list[tuple[Any, ...]]:
         """Run a request's statements and return the rows of the last one.
 
-        :param read_only: whether they must not write, even if the transaction may.
+        :param read_only: whether the statements must not write, even if the transaction may.
         :param settings: settings of this request only.
         :param continued: whether the request has already run statements in this transaction.
         :raises ApiError: PostgreSQL reported an error. The transaction can only be rolled back.
         """
         own_access_mode = read_only and not self._reading
+        own = settings_for(request, self._caller)
+        if continued:
+            # Do not clear the headers of the response that the pre-request function may have set.
+            own = tuple([each for each in own if each not in _CLEARED_RESPONSE])
         step = Continuation(
-            settings_for(request, self._caller) + self._role + settings,
+            own + self._role + settings,
             (*(() if continued else self._before), *statements),
             read_only=own_access_mode,
             restored=tuple(self._changed_settings),
@@ -304,7 +309,7 @@ class MultiMessageTransactions(Transactions):
         """Begin a transaction for the statements of several requests.
 
         :param request: the batch request. Its preferences determine whether to commit or roll back.
-        :param settings: settings of the whole transaction, for its isolation level.
+        :param settings: settings of the whole transaction, which determine its isolation level.
         :raises ApiError: PostgreSQL reported an error.
         """
         message = self.message(catalog, request, caller, (), read_only=read_only, settings=settings)
@@ -314,7 +319,8 @@ class MultiMessageTransactions(Transactions):
         beginning = message._replace(settings=own, statements=(), caller=identity(request, caller))
         try:
             async with self._pool.open_transaction(beginning) as transaction:
-                yield MultiMessageTransaction(transaction, caller, role, before, reading=read_only)
+                reading = message.read_only
+                yield MultiMessageTransaction(transaction, caller, role, before, reading=reading)
                 await transaction.end(rollback=message.rollback)
                 if message.positioned:
                     request.context.report(Commit(await transaction.position()))
@@ -326,7 +332,7 @@ def catalog_for(catalog: Catalog | None, caller: Caller) -> Catalog:
     """Return the catalog if it contains the caller's role.
 
     :raises DatabaseUnavailable: no catalog has been loaded yet (PGRST002).
-    :raises UnknownRole: the role does not exist or the login role may not assume it (403, 42501).
+    :raises UnknownRole: the role does not exist, or the login role is not allowed to assume it (403, 42501).
     :raises ApiError: the role is the login role or a superuser (403, 42501).
     """
     if catalog is None:

@@ -1,15 +1,7 @@
 """Allocates unique names for a catalog's GraphQL types and root fields.
 
-The rules are pg_graphql's (docs/reference/graphql.md, Names). Names do not depend on the role, except that
-functions that no role may call get none.
-
-Types are named in this order: built-in types, tables, enums, types that pg_graphql generates for them, types
-that features add. So generated types never rename a table, and features never rename types that exist without
-them. If a type's usual name is already used, the type gets another name, and the clash is reported.
-
-Root fields of tables, ``node`` and ``heartbeat`` take precedence over functions. If functions with different
-names request the same field, the last one by schema and name gets it. Overloads share a field if they are
-compatible (``graphql.schema.functions``).
+See docs/reference/graphql.md, Name clashes between types. Generated types never rename a table, and features
+never rename types that exist without them.
 """
 
 from __future__ import annotations
@@ -66,7 +58,6 @@ RESERVED_TYPES = frozenset(
         *(f"{scalar}ListFilter" for scalar in _FILTERABLE_SCALARS),
     }
 )
-"""Names of the types that every schema has."""
 
 _BASIC_TYPES = (
     *(TableType.CONNECTION, TableType.EDGE, TableType.FILTER, TableType.ORDER_BY),
@@ -170,7 +161,7 @@ class _TypeAllocation:
         return {name: position for position, name in enumerate(self._catalog.search_path)}
 
     def _name(self, item: Table | Type, override: str | None, kind: TableType | EnumType) -> None:
-        """Name a table or an enum. Use a longer name on a clash, and none if the name is invalid."""
+        """Allocate a name for a table or an enum: a longer one if the name clashes, none if it is invalid."""
         requested = override or type_name(self._catalog, item.schema, item.name)
         if not is_graphql_name(requested):
             return
@@ -305,11 +296,10 @@ def _owners_of_fields(catalog: Catalog, registry: NameRegistry, *, volatile: boo
 
 
 BUILT_IN_QUERIES = ("node", "heartbeat")
-"""Fields of ``Query`` that every schema has."""
 
 
 def _can_be_called(catalog: Catalog, registry: NameRegistry, function: Function) -> bool:
-    """Whether a function can be a root field. Functions of one row are computed fields instead."""
+    """Whether a function can be a root field. Functions whose only argument is a row are computed fields."""
     arguments = function.arguments
     if not all(_is_expressible(catalog, function, argument) for argument in arguments):
         return False

@@ -60,8 +60,7 @@ def build_catalog(
 ) -> Catalog:
     """Return the catalog that a document describes.
 
-    :param search_path: configured schemas. Schemas that do not exist are reported as problems.
-    :param features: features that the configuration enables for all tables.
+    Configured schemas that do not exist are reported as problems. ``features`` apply to all tables.
     """
     catalog = replace(_Builder(document).catalog(generation, search_path), features=features)
     directives, declared, problems = read_directives(catalog)
@@ -82,11 +81,7 @@ def build_catalog(
 def with_grants(
     catalog: Catalog, role: str, item: Table | Function, memberships: Iterable[Any], lists: Mapping[str, Any]
 ) -> Catalog:
-    """Return the catalog with the current grants on one table or function.
-
-    :param memberships: as returned by ``grants.sql``.
-    :param lists: as returned by ``grants.sql``.
-    """
+    """Return the catalog with the current grants on one table or function, as returned by ``grants.sql``."""
     schema, known = catalog.schemas[item.schema], catalog.roles[role]
     catalog = replace(
         catalog,
@@ -123,7 +118,7 @@ class _Builder:
         }
 
     def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
-        read_all, write_all, _, postgis = self._document["server"][0]
+        read_all, write_all, _, postgis, timeout_matters = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
@@ -151,6 +146,7 @@ class _Builder:
             read_all=int(read_all),
             write_all=int(write_all),
             postgis=postgis,
+            timeout_matters=timeout_matters,
             clustered=bool(self._distribution),
             problems=tuple(Problem(f"schema {name}", missing) for name in search_path if name not in names),
         )
@@ -288,12 +284,13 @@ class _Builder:
 
 
 def _key_columns(key: Any, numbers: Mapping[int, str]) -> tuple[str, ...]:
-    # The remaining columns are INCLUDE columns.
+    # The columns after the key columns are INCLUDE columns.
     return tuple(numbers[int(number)] for number in key[1].split()[: key[2]])
 
 
 def _updatable_columns(rows: Sequence[Any]) -> frozenset[str] | None:
-    # A view that is only writable through triggers reports no columns, but its triggers get all of them.
+    # PostgreSQL reports no updatable columns for a view that is only writable through triggers, but the
+    # triggers receive all columns.
     writable = frozenset(row[0] for row in rows if row[10])
     return writable if writable and len(writable) < len(rows) else None
 

@@ -1,7 +1,6 @@
 """Parses the directives in comments, and the foreign keys that they declare.
 
-The keys of ``@graphql({…})`` are documented in docs/reference/graphql.md, Directives. A table's
-``@rest({…})`` has ``max_rows``. Invalid directives are ignored and reported as a ``Problem``.
+See docs/reference/graphql.md, Directives. Invalid directives are ignored and reported as a ``Problem``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,13 @@ GRAPHQL = "@graphql"
 REST = "@rest"
 
 _DIRECTIVES = {name: re.compile(rf"{name}\((?=.+\))\s*", re.DOTALL) for name in (GRAPHQL, REST)}
-"""Patterns that match the start of a directive, up to its JSON."""
+_CACHE_DIRECTIVE = (
+    "(?:(?:max-age|s-maxage|stale-while-revalidate|stale-if-error)=[0-9]{1,10}"
+    "|immutable|must-revalidate|must-understand|no-cache|no-store|no-transform|private"
+    "|proxy-revalidate|public)"
+)
+"""A response directive of RFC 9111 section 5.2.2, RFC 5861 or RFC 8246."""
+_CACHE_CONTROL = re.compile(f"{_CACHE_DIRECTIVE}(?:, *{_CACHE_DIRECTIVE})*")
 _MAX_PAGE_SIZE = 2**31 - 1
 
 Key = TypeVar("Key", bound=Hashable)
@@ -77,7 +82,6 @@ class Members:
         self._problems.append(Problem(self._location, f"{self._directive}: {message}"))
 
     def pop(self, key: str, accept: Callable[[Any], bool], expected: str) -> Any:
-        """Remove a member and return it, or None if it is missing or invalid."""
         if key not in self._remaining:
             return None
         value = self._remaining.pop(key)
@@ -184,13 +188,20 @@ def schema_directives(location: str, comment: str | None, problems: list[Problem
 def table_directives(
     location: str, comment: str | None, columns: Collection[str], problems: list[Problem]
 ) -> TableDirectives | None:
-    """Return the directives of both APIs in a table's comment, or None.
+    """Return the directives of both APIs in a table's comment, or None if there are none.
 
     The local columns of foreign keys are checked here. The caller checks the foreign columns.
-
-    :param columns: names of the table's columns.
     """
-    rest_max_rows = _read(location, comment, problems, lambda members: members.rows("max_rows"), REST)
+    rest = _read(
+        location,
+        comment,
+        problems,
+        lambda members: TableDirectives(
+            rest_max_rows=members.rows("max_rows"), rest_cache_control=_cache_control(members)
+        ),
+        REST,
+    )
+    rest = rest or TableDirectives()
     directives = _read(
         location,
         comment,
@@ -204,10 +215,20 @@ def table_directives(
             primary_key_columns=_primary_key(members, columns),
             foreign_keys=_foreign_keys(location, members, columns, problems),
             features=frozenset(feature for feature in FEATURES if members.enabled(feature)),
-            rest_max_rows=rest_max_rows,
+            rest_max_rows=rest.rest_max_rows,
+            rest_cache_control=rest.rest_cache_control,
         ),
     )
-    return directives or (TableDirectives(rest_max_rows=rest_max_rows) if rest_max_rows else None)
+    return directives or (rest if rest != TableDirectives() else None)
+
+
+def _cache_control(members: Members) -> str | None:
+    value: str | None = members.pop(
+        "cache_control",
+        lambda value: isinstance(value, str) and _CACHE_CONTROL.fullmatch(value) is not None,
+        'a Cache-Control header of a response, such as "private, max-age=60"',
+    )
+    return value
 
 
 def _primary_key(members: Members, columns: Collection[str]) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ _NAME = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
 
 
 def is_graphql_name(text: str) -> bool:
-    """Whether this is a valid GraphQL name that is not reserved (``__``)."""
     return _NAME.fullmatch(text) is not None and not text.startswith("__")
 
 
@@ -35,12 +34,7 @@ def is_enum_value(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDirectives:
-    """Directives of a schema.
-
-    :ivar inflect_names: whether to inflect names.
-    :ivar max_rows: maximum page size, None for the default.
-    :ivar introspection: whether to allow introspection.
-    """
+    """Directives of a schema. ``max_rows`` is the maximum page size, None for the default."""
 
     inflect_names: bool = False
     max_rows: int | None = None
@@ -69,9 +63,9 @@ class TableDirectives:
 
     :ivar primary_key_columns: declared key, empty if there is none or it is invalid.
     :ivar foreign_keys: declared foreign keys. Valid ones are also in ``Catalog.foreign_keys``.
-    :ivar features: enabled ``FEATURES``.
     :ivar rest_max_rows: maximum number of rows in a REST response, from ``@rest({"max_rows": …})``, None for
         the project's limit.
+    :ivar rest_cache_control: ``Cache-Control`` of REST reads, from ``@rest({"cache_control": …})``.
     """
 
     name: str | None = None
@@ -83,6 +77,7 @@ class TableDirectives:
     foreign_keys: tuple[DeclaredForeignKey, ...] = ()
     features: frozenset[str] = frozenset()
     rest_max_rows: int | None = None
+    rest_cache_control: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,11 @@ class FieldDirectives:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyDirectives:
-    """Field names for a foreign key, on the referenced and on the referencing table's type."""
+    """Field names for a foreign key.
+
+    ``local_name`` is a field of the referenced table's type, ``foreign_name`` one of the referencing table's
+    type.
+    """
 
     local_name: str | None = None
     foreign_name: str | None = None
@@ -121,12 +120,7 @@ _ENUM = EnumDirectives()
 class Directives:
     """Directives of a catalog. Objects without directives are missing from the mappings.
 
-    :ivar schemas: by name.
-    :ivar tables: by OID.
-    :ivar columns: by table OID and column name.
-    :ivar foreign_keys: by referencing table's OID and constraint name, including declared keys.
-    :ivar functions: by OID.
-    :ivar enums: by OID.
+    Schemas are mapped by name, columns and foreign keys by table OID and name, and all other objects by OID.
     """
 
     schemas: Mapping[str, SchemaDirectives] = field(default_factory=dict)

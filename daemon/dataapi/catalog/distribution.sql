@@ -1,5 +1,5 @@
 -- Citus tables with their distribution columns and colocation groups. Reference tables are on every server and have
--- group 0. Both are null for tables that are only on the coordinator.
+-- group 0. The column and the group are null for tables that are only on the coordinator.
 -- Runs only if the extension is installed.
 select 'distribution', json_agg(json_build_array(
     logicalrelid::oid,

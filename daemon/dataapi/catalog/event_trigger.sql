@@ -1,8 +1,8 @@
 -- Installs event triggers that notify the daemon of changes to the schema and to grants.
 --
--- Only superusers (or their replacement on a hosted PostgreSQL) can create event triggers. Other login roles
--- have to use NOTIFY. The comment contains the version, so that a current trigger is not replaced. Changes to
--- roles, memberships and settings affect the whole cluster and do not fire event triggers.
+-- Only superusers, or the equivalent role of a hosted PostgreSQL, can create event triggers. Other login roles
+-- have to use NOTIFY. A trigger is replaced only if its comment does not contain the current version. Changes
+-- to roles, memberships and settings do not fire event triggers.
 do $install$
 declare
     version constant text := 'dataapi 1: reload the API schema after DDL';
@@ -23,7 +23,7 @@ begin
     create or replace function dataapi.notify_ddl() returns event_trigger
     language plpgsql set search_path = pg_catalog as $body$
     begin
-        -- Temporary objects belong to one session, and a refreshed view looks as before.
+        -- Temporary objects belong to one session, and a refresh does not change a view's definition.
         if exists (
             select from pg_event_trigger_ddl_commands() as command
             where command.schema_name is distinct from 'pg_temp'

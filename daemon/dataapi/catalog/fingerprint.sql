@@ -1,5 +1,5 @@
--- A fingerprint that changes with everything that reflection.sql reads, except row estimates; and whether the
--- server is a standby.
+-- Returns a fingerprint, and whether the server is a standby. The fingerprint covers everything that reflection.sql
+-- reads, except row estimates.
 --
 -- Each change to a catalog row sets its xmin, so the count and the sum of xmin detect changes to a system table.
 -- Temporary objects and built-in objects (OIDs below 16384) are excluded.

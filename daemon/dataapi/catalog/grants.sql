@@ -2,8 +2,8 @@
 --
 -- Parameters: the role that was denied access, the object's OID, and whether it is a function.
 -- Returns one row, or none if the role or the object no longer exists. The row is a JSON array: the OIDs of the
--- roles whose grants the role inherits, and an object of access control lists. Its keys are "-1" for the schema,
--- "0" for the table or function, and the column numbers.
+-- roles whose grants the role inherits, and an object of access control lists. The keys of the object are "-1" for
+-- the schema, "0" for the table or function, and the column numbers.
 
 with object as (
     select oid, relnamespace as schema, coalesce(relacl, acldefault('r', relowner)) as acl

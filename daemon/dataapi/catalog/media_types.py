@@ -7,13 +7,11 @@ import re
 from dataapi.catalog.model import Type
 
 ANY_MEDIA_TYPE = "*/*"
-"""Name of the domain for functions and aggregates that set the media type themselves."""
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
 
 
 def media_type_of(type_: Type) -> str | None:
-    """Return the lower-case media type that a domain is named after, or None."""
     return media_type_named(type_.name) if type_.base else None  # only a domain has a base
 
 

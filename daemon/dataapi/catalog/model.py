@@ -1,8 +1,7 @@
 """An immutable snapshot of a database's schema, and the privileges of its roles.
 
-A ``Catalog`` is built from one reflection query and never changes. A request uses the snapshot that it
-started with. ``Privileges`` applies PostgreSQL's rules lazily, because a role rarely uses a whole large
-database. Directive syntax (``directive_reader``) and API names (``names``) belong elsewhere.
+A request uses the snapshot that it started with. ``Privileges`` applies PostgreSQL's rules lazily, because a
+role rarely uses a whole large database.
 """
 
 from __future__ import annotations
@@ -156,11 +155,9 @@ class Table:
     :ivar primary_key: column names in key order, empty if there is no key (a directive may declare one).
     :ivar unique_keys: primary key first, if any.
     :ivar insertable: whether INSERT is possible (``pg_relation_is_updatable`` for views).
-    :ivar updatable: whether UPDATE is possible.
-    :ivar deletable: whether DELETE is possible.
     :ivar updatable_columns: writable columns of a view, None if all are.
     :ivar partition_of: OID of a partition's parent, which need not be exposed; else 0.
-    :ivar inherited: whether other tables inherit from it. Reading it returns their rows, too.
+    :ivar inherited: whether other tables inherit from it. Reading it also returns their rows.
     :ivar large: whether statistics suggest that an index lookup is cheaper than a sequential scan.
     :ivar estimated_rows: the planner's row estimate, or an upper bound from its size if the table was never
         analyzed; None for views and foreign tables.
@@ -193,7 +190,6 @@ class Table:
     colocated: int | None = None
 
     def is_unique(self, columns: Iterable[str]) -> bool:
-        """Whether a unique key guarantees that no two rows have the same values in these columns."""
         covered = frozenset(columns)
         return not self.inherited and any(covered.issuperset(key.columns) for key in self.unique_keys)
 
@@ -207,8 +203,6 @@ class ForeignKey:
 
     A partition's copies of its parent's keys are omitted unless the parent is not exposed.
 
-    :ivar table: OID of the referencing table.
-    :ivar foreign_table: OID of the referenced table.
     :ivar unique: whether a unique key covers the referencing columns, so that the relationship is one-to-one.
     :ivar declared: whether a directive declares it. Its name is then generated.
     :ivar validated: whether PostgreSQL guarantees it for all rows. False for declared keys, keys of views,
@@ -228,7 +222,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An input argument: ``name`` is "" if it has none, ``default`` is None if it is required."""
+    """An input argument. ``name`` is "" if the argument is unnamed, ``default`` None if it is required."""
 
     name: str
     type: int
@@ -249,7 +243,6 @@ class Function:
     """A function in an exposed schema. Procedures, aggregates, window and trigger functions are excluded.
 
     :ivar returns: OID of the result type.
-    :ivar returns_set: whether it returns a set or a table.
     :ivar rows: the planner's row estimate. ``rows 1`` marks a to-one computed relationship.
     :ivar columns: OUT and TABLE columns.
     :ivar settings: names and values of its ``set`` clauses.
@@ -277,10 +270,9 @@ class Function:
 class Role:
     """A role that the daemon's login role can ``set role`` to.
 
-    :ivar grantees: OIDs whose grants it has: its own, PUBLIC (0) and inherited memberships, including those
-        in ``pg_read_all_data`` and ``pg_write_all_data``.
+    :ivar grantees: OIDs of the roles whose grants it has: itself, PUBLIC (0) and the roles that it inherits
+        from, including ``pg_read_all_data`` and ``pg_write_all_data``.
     :ivar settings: names and values from ``alter role … set``, which ``set role`` does not apply.
-    :ivar login: whether it is the daemon's login role.
     """
 
     oid: int
@@ -292,7 +284,7 @@ class Role:
 
     @property
     def forbidden_kind(self) -> str | None:
-        """Kind of role that requests must not run as, or None if they may run as this role."""
+        """Description of a role that requests must not run as, None for other roles."""
         if self.login:
             return "the login role of db-uri"
         return "a superuser" if self.superuser else None
@@ -300,11 +292,9 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that an operator should fix or know, such as an ignored directive or a name clash.
+    """Something that an operator should fix or know, such as an ignored directive.
 
-    :ivar place: the object, from ``describe_object``.
-    :ivar message: the problem and its consequence.
-    :ivar clash: whether a GraphQL name clashes. That may be intentional.
+    A clash of GraphQL names may be intentional. ``place`` is the object, from ``describe_object``.
     """
 
     place: str
@@ -327,11 +317,8 @@ def describe_object(item: Table | Type | Function | Column | ForeignKey, table: 
 class MediaHandler:
     """An aggregate in an exposed schema that turns rows into a media type.
 
-    Its result is a domain named after the media type.
-
-    :ivar media_type: lower case; ``*/*`` for any.
-    :ivar table: OID of the table over whose rows it aggregates, or 0 for any table.
-    :ivar type: OID of the result type.
+    Its result is a domain named after the media type. ``table`` is the OID of the table whose rows it
+    accepts, 0 for any rows.
     """
 
     media_type: str
@@ -351,9 +338,8 @@ class Catalog:
     :ivar types: by OID, including all types used by columns, arguments and results.
     :ivar tables: by OID.
     :ivar features: features of all tables, from ``graphql-features``.
-    :ivar registry: GraphQL names of types and root fields.
     :ivar view_keys: foreign keys that views derive from their underlying tables (see
-        ``relationships.ViewKeys``); ``unique`` is that of the constraint.
+        ``relationships.ViewKeys``); ``unique`` is whether the constraint's columns are unique.
     :ivar view_primary_keys: columns of a view that contain its underlying tables' primary keys, by view OID.
     :ivar representations: functions of implicit casts between a domain and json or text, by the OIDs of
         source and target.
@@ -364,6 +350,7 @@ class Catalog:
     :ivar write_all: OID of ``pg_write_all_data``, 0 before PostgreSQL 14.
     :ivar clustered: whether the database has Citus tables, exposed or not.
     :ivar postgis: schema of the PostGIS extension, or None.
+    :ivar timeout_matters: whether a function mentions ``statement_timeout``, or catches ``query_canceled``.
     """
 
     generation: int
@@ -388,10 +375,10 @@ class Catalog:
     content: bytes = b""
     clustered: bool = False
     postgis: str | None = None
+    timeout_matters: bool = False
 
     @property
     def base_names(self) -> Mapping[int, str]:
-        """Names of the object types of tables and of enums, by OID."""
         return self.registry.base_names
 
     def name_of_type(self, oid: int, kind: TableType | EnumType) -> str | None:
@@ -404,18 +391,16 @@ class Catalog:
         return self is other or (other is not None and self.content != b"" and self.content == other.content)
 
     def primary_key(self, table: Table) -> tuple[str, ...]:
-        """Return the table's primary key, or the declared one. Empty if there is neither."""
         return table.primary_key or self.directives.table(table.oid).primary_key_columns
 
     def base_type(self, type_: Type) -> Type:
         return self.types[type_.base] if type_.base else type_
 
     def stored_key(self, table: Table) -> tuple[str, ...]:
-        """Return the primary key that PostgreSQL knows, for a view that of its underlying tables."""
+        """Return the primary key in PostgreSQL's catalog. Views derive it from their underlying tables."""
         return table.primary_key or self.view_primary_keys.get(table.oid, ())
 
     def row_key(self, table: Table) -> tuple[str, ...]:
-        """Return ``primary_key``, or else ``stored_key``."""
         return self.primary_key(table) or self.stored_key(table)
 
 
@@ -441,7 +426,7 @@ class Privileges:
     def __init__(self, catalog: Catalog, role_name: str) -> None:
         role = catalog.roles.get(role_name)
         if role is None:
-            raise LookupError(f"The login role may not assume the role {role_name!r}.")
+            raise LookupError(f"The login role is not allowed to assume the role {role_name!r}.")
         self._catalog = catalog
         self._role = role
         self._reads_all = catalog.read_all in role.grantees if catalog.read_all else False
@@ -460,7 +445,6 @@ class Privileges:
         )
 
     def can(self, table: Table, privilege: str) -> bool:
-        """Whether the role has a privilege such as ``SELECT`` on the table or on any of its columns."""
         grants = self._grants(table)
         return privilege in grants.whole or any(privilege in words for _, words in grants.columns)
 
@@ -468,10 +452,6 @@ class Privileges:
         return privilege in self._grants(table).whole
 
     def columns(self, table: Table, privilege: str) -> frozenset[str]:
-        """Return the names of the columns on which the role has the privilege.
-
-        :param privilege: ``SELECT``, ``INSERT``, ``UPDATE`` or ``REFERENCES``.
-        """
         names = self._columns.get((table.oid, privilege))
         if names is None:
             grants = self._grants(table)

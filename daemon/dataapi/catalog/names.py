@@ -1,15 +1,7 @@
 """Rules for GraphQL names, and the unique field names of a table's types.
 
-The rules are pg_graphql's (docs/reference/graphql.md, Names). Names do not depend on the role, except that
-functions that no role may call get none. ``allocation`` names types and root fields.
-
-If several fields of a type request the same name, the last one gets it. The order is: columns in table order;
-the table's own foreign keys, then foreign keys to it, by schema and name; functions by schema and name.
-This order survives a dump and restore. A function never replaces a column: otherwise, anyone who can create a
-function in an exposed schema could replace the column's values. Input types and aggregates only contain
-columns, so only other columns can conflict there.
-
-A field that loses its name gets a longer or numbered one, and the clash is reported.
+See docs/reference/graphql.md, Names. ``allocation`` names types and root fields. A function never replaces a
+column: otherwise, anyone who may create a function could replace the values of the column.
 """
 
 from __future__ import annotations
@@ -37,7 +29,7 @@ from dataapi.catalog.registry import TableFieldKind
 from dataapi.catalog.relationships import KeyRelationship, Relationships
 
 _VECTORS = frozenset({"int2vector", "oidvector"})
-"""Array types that are not written like arrays."""
+"""Array types whose text form is not that of arrays."""
 
 
 @lru_cache(maxsize=10_000)
@@ -55,7 +47,7 @@ def lower_first(name: str) -> str:
 
 
 def field_name(catalog: Catalog, schema: str, name: str) -> str:
-    """Return the field name for an SQL name. It may be an invalid GraphQL name."""
+    """Return the field name for an SQL name. The result may be an invalid GraphQL name."""
     return lower_first(pascal_case(name)) if inflects(catalog, schema) else name
 
 
@@ -72,7 +64,7 @@ def numbered(name: str) -> Iterator[str]:
 
 
 def first_free(candidates: Iterable[str], requested: str, used: Container[str]) -> str:
-    """Return the first valid unused candidate, or else the requested name with a number."""
+    """Return the first valid unused candidate, or the requested name with a number."""
     for candidate in (*candidates, requested):
         if is_graphql_name(candidate) and candidate not in used:
             return candidate
@@ -120,7 +112,6 @@ def argument_name(catalog: Catalog, function: Function, argument: Argument) -> s
 
 
 def has_by_pk_field(catalog: Catalog, table: Table) -> bool:
-    """Whether the types of a table's key allow a ``…ByPk`` entry point."""
     columns = [table.column(name) for name in catalog.primary_key(table)]
     types = [catalog.base_type(catalog.types[column.type]) for column in columns if column is not None]
     return bool(types) and all(type_.name in KEY_TYPES for type_ in types)
@@ -138,7 +129,10 @@ def enum_values(catalog: Catalog, enum: Type) -> Mapping[str, str] | None:
 
 
 def function_field(catalog: Catalog, function: Function) -> str:
-    """Return the field name of a function, without one leading ``_``. It may be an invalid GraphQL name."""
+    """Return the field name of a function, without one leading underscore.
+
+    The result may be an invalid GraphQL name.
+    """
     override = catalog.directives.function(function.oid).name
     return override or lower_first(type_name(catalog, function.schema, function.name.removeprefix("_")))
 
@@ -146,7 +140,10 @@ def function_field(catalog: Catalog, function: Function) -> str:
 def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
     """Return the requested field name of a relationship. Several relationships may request the same name.
 
-    If the referencing column has no valid GraphQL name, the name is the same as for several columns.
+    A to-many relationship is named after the target table, with ``Collection``. A to-one relationship is
+    named after its only column without ``_id`` (with inflection) or ``Id`` (without). If the column has no
+    such ending, there are several columns, or the result is not a valid GraphQL name, it is named after the
+    target table.
     """
     key = relationship.foreign_key
     directives = catalog.directives.foreign_key(key.table, key.name)
@@ -179,7 +176,7 @@ def _qualified_relationship_field(catalog: Catalog, relationship: KeyRelationshi
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """Field names of one table's types. Anything without a valid name is missing.
+    """Field names of one table's types. Objects without a valid name are omitted.
 
     All names in ``columns``, ``relationships`` and ``computed`` are distinct: they are the object type's
     fields.
@@ -210,7 +207,10 @@ class _RequestedNames:
 
 
 def _owners(requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> dict[str, int]:
-    """Return the index of the candidate that gets each name: the last one, but no function over a column."""
+    """Return the index of the candidate that owns each name.
+
+    This is the last candidate, except that a function never replaces a column.
+    """
     columns = {name for item, name in requested if isinstance(item, Column)}
     return {
         name: index
@@ -250,7 +250,6 @@ class CatalogNames:
         return names
 
     def clashes(self, table: int) -> Iterator[Problem]:
-        """Yield a problem for each field of a table's object type that does not get its requested name."""
         requested = self._requested(self._catalog.tables[table])
         candidates = requested.candidates
         if len({NODE_ID, *(name for _, name in candidates)}) > len(candidates):
@@ -322,7 +321,7 @@ class CatalogNames:
     def _assign_names(
         self, requested: Sequence[tuple[Column | KeyRelationship | Function, str]]
     ) -> list[str]:
-        """Return a unique name for each candidate. The owner of a name gets it as requested."""
+        """Return a unique name for each candidate. The owner of a name keeps it unchanged."""
         owners = _owners(requested)
         used = {NODE_ID, *owners}
         names = []
@@ -337,7 +336,6 @@ class CatalogNames:
     def _input_names(
         self, inputs: Sequence[str], requested: _RequestedNames, names: Sequence[str]
     ) -> dict[str, str]:
-        """Return names for fields whose own names are used by columns in input types."""
         used, renamed = {*inputs, *names}, {}
         for (item, _), name in zip(requested.candidates[len(inputs) :], names[len(inputs) :], strict=True):
             if name in inputs:

@@ -19,7 +19,6 @@ Refresh = Callable[[Catalog], Awaitable[Catalog]]
 """Returns the current catalog after checking that the given one is not outdated."""
 
 FINGERPRINT = files("dataapi.catalog").joinpath("fingerprint.sql").read_text(encoding="utf-8")
-"""Query for a fingerprint of the catalog, and for whether the server is a standby."""
 
 OUTDATED_CODES = frozenset(
     {
@@ -39,7 +38,6 @@ async def no_refresh(catalog: Catalog) -> Catalog:
 
 
 Regrant = Callable[[Catalog, str, Table | Function], Awaitable[Catalog]]
-"""Returns the current catalog after reading a role's grants on a table or function."""
 
 
 async def no_regrant(catalog: Catalog, role: str, item: Table | Function) -> Catalog:  # noqa: ARG001
@@ -69,7 +67,6 @@ async def reflect(
     :param in_thread: runs a function in a thread, like ``deferToThread``.
     :param earlier: a catalog of the same server. Its time zones are reused, because listing them is slow. If
         nothing has changed since, it is returned with the new generation.
-    :param features: features that the configuration enables for all tables.
     :raises ApiError: if ``fetch`` fails.
     """
     timezones = earlier.timezones if earlier else frozenset()

@@ -1,4 +1,4 @@
--- Reads everything that the APIs need to know about a database.
+-- Reads the parts of a database's catalog that the APIs need.
 --
 -- Parameters: the exposed schemas (db-schemas) in order; whether to list time zones. Time zones are files on the
 -- server and do not change while it runs.
@@ -6,11 +6,11 @@
 -- long. Each object is an array in the order that build.py expects. Each distinct access control list is sent
 -- once, with its text as the key.
 --
--- It joins complete catalog tables instead of querying object by object, to stay fast with thousands of tables.
--- It runs on PostgreSQL 13 and newer, as any role.
+-- The query joins complete catalog tables instead of querying object by object, to stay fast with thousands of
+-- tables. It runs on PostgreSQL 13 or later, as any role.
 
--- JIT compilation would take longer than a hundred runs of this query. The search path determines how names are
--- written. Both settings are local to the transaction.
+-- JIT compilation would take longer than a hundred runs of this query. The search path determines which names
+-- are qualified. Both settings are local to the transaction.
 select pg_catalog.set_config('jit','off',true), pg_catalog.set_config('search_path','pg_catalog',true);
 
 with recursive
@@ -150,8 +150,8 @@ beneath(oid, relkind) as (
         and d.refclassid = 'pg_class'::regclass and d.refobjid <> b.oid
     join pg_class c on c.oid = d.refobjid and c.relkind in ('r', 'p', 'v', 'm')
 ),
--- A view's rule is a query as a tree of nodes in braces, including the entries of its target list. The entry of a
--- plain column contains the column's origin. Braces that are escaped with a backslash are part of a name.
+-- A view's rule contains the query tree, with nodes in braces. In its target list, the entry of a plain column
+-- contains the column's origin. Braces escaped with a backslash are part of a name.
 entry as (
     select w.ev_class, part.text, part.number,
            sum(octet_length(replace(part.text, '}', '')) - octet_length(replace(part.text, '{', '')))
@@ -381,8 +381,8 @@ assumable as (
     where pg_has_role(session_user, r.oid,
         case when current_setting('server_version_num')::int >= 160000 then 'SET' else 'MEMBER' end)
 ),
--- Exclude settings that the role may not set itself, because they would make each of its requests fail: superusers'
--- settings, and settings that pg_settings hides. Custom settings have a period in their names and may be unknown.
+-- Exclude settings that the role cannot set, because each of its requests would fail: settings for superusers, and
+-- settings that pg_settings hides. Custom settings contain a period and may be unknown.
 setting as (
     select s.setrole, s.setdatabase, pair.value, pair.position
     from pg_db_role_setting s
@@ -444,7 +444,15 @@ select 'server', json_build_array(json_build_array(
     coalesce(to_regrole('pg_read_all_data')::oid, 0),
     coalesce(to_regrole('pg_write_all_data')::oid, 0),
     exists (select from pg_extension where extname = 'citus'),
-    (select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'postgis')
+    (select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'postgis'),
+    exists (
+        select from pg_proc
+        where oid >= 16384 and prosrc ~* 'statement_timeout|query_canceled|57014'
+            and not exists (
+                select from pg_depend d
+                where d.classid = 'pg_proc'::regclass and d.objid = pg_proc.oid and d.deptype = 'e'
+            )
+    )
 ))::text
 union all
 (select 'schemas', json_agg(item order by number)::text from schemas group by (number - 1) / 50)

@@ -1,6 +1,6 @@
 """Names of a GraphQL schema and their owners.
 
-``allocation`` allocates all names up front. They are looked up here and never parsed.
+``allocation`` allocates all names up front. Other modules look names up here, and never parse them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,6 @@ class TableFieldKind(Enum):
 
 
 SUBSCRIPTION = "Subscription"
-"""Usual name of the root type of subscriptions."""
 
 FEATURE_OF_SHARED_TYPE = {
     SUBSCRIPTION: "subscriptions",

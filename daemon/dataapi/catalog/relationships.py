@@ -1,7 +1,7 @@
 """Relationships of a catalog's tables: foreign keys, junction tables and functions.
 
-Both APIs use them. Each decides how to name and choose relationships, and whether views have the keys of
-their underlying tables.
+Both APIs use them. Each API has its own rules for names, for choosing a relationship, and for whether views
+have the keys of their underlying tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem
 from dataapi.database.sql_text import OWN_SCHEMA
 
 MAX_VIEW_KEYS = 16
-"""Maximum number of column combinations of a view that represent the same key. Others are ignored."""
+"""Maximum number of column combinations of a view that represent the same key. Further ones are ignored."""
 
 Columns = tuple[str, ...]
 Pairs = tuple[tuple[str, str], ...]
@@ -35,11 +35,10 @@ class Cardinality(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRelationship:
-    """One side of a foreign key. A table that references itself has both sides. Compared by identity.
+    """One side of a foreign key. A table that references itself has both sides.
 
-    :ivar table: source table.
-    :ivar target: related table.
-    :ivar outgoing: whether the foreign key belongs to ``table``.
+    Instances are compared by identity.
+
     :ivar pairs: pairs of a column of ``table`` and the matching column of ``target``.
     """
 
@@ -58,7 +57,6 @@ class KeyRelationship:
 
     @property
     def to_one(self) -> bool:
-        """Whether each row has at most one related row."""
         return self.cardinality is not Cardinality.ONE_TO_MANY
 
 
@@ -69,12 +67,11 @@ def _equality(own: Column | None, theirs: Column | None) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JunctionRelationship:
-    """A many-to-many relationship through a junction table.
+    """A many-to-many relationship: ``near`` leads to the junction table, ``far`` from there to the target.
 
-    :ivar near: from the table to the junction table.
-    :ivar far: from the junction table to the target.
     :ivar in_primary_key: whether the junction table's primary key contains the columns of both foreign keys.
-    :ivar in_unique_key: whether any of its unique keys does, including the primary key.
+    :ivar in_unique_key: whether any unique key of the junction table, such as the primary key, contains these
+        columns.
     """
 
     near: KeyRelationship
@@ -117,7 +114,7 @@ class Relationships:
     """Relationships of a catalog's tables, computed on first use.
 
     :param views: whether to use the foreign keys that views derive from their underlying tables, instead of
-        declared ones.
+        declared foreign keys.
     """
 
     def __init__(self, catalog: Catalog, *, views: bool = False) -> None:
@@ -147,7 +144,7 @@ class Relationships:
     def by_key(self, table: Table) -> tuple[KeyRelationship, ...]:
         """Return a table's relationships by foreign key: its own keys first, then keys to it.
 
-        The order follows that of tables and columns, so that new keys come last.
+        Keys are ordered by table and column, so that new keys come last.
         """
         relationships = self._by_key.get(table.oid)
         if relationships is None:
@@ -273,10 +270,8 @@ def declared_keys(
 ) -> list[tuple[ForeignKey, DeclaredForeignKey]]:
     """Return the foreign keys that directives declare, with generated names.
 
-    If PostgreSQL has the same foreign key, that one is returned.
-
-    :param directives: by table OID.
-    :param problems: receives the problems of invalid declarations.
+    If PostgreSQL has the same foreign key, PostgreSQL's is returned instead. Problems are added to
+    ``problems``.
     """
     tables = {(table.schema, table.name): table for table in catalog.tables.values()}
     keys = []

@@ -18,19 +18,19 @@ from dataapi.concurrency.timers import Alarm, Backoff, Retry
 from dataapi.http.errors import ApiError, DatabaseUnavailable
 
 OWN_CHANNEL = "dataapi"
-"""Channel of the event trigger that ``dataapi init`` installs. PostgREST's is ``db-channel``."""
+"""Channel of the event trigger that ``dataapi init`` installs. PostgREST's channel is ``db-channel``."""
 
 DEBOUNCE = 0.1
 """Seconds from a notification to the reload, to combine notifications that arrive together."""
 
 REFRESH_INTERVAL = 2.0
-"""Minimum seconds between a load or comparison of the catalog and the next comparison for a request."""
+"""Minimum seconds from a load or comparison of the catalog to the next comparison that a request causes."""
 
 COMPARE_INTERVAL = 1.0
 """Seconds between comparisons while requests arrive and no event trigger reports changes."""
 
 POLL_INTERVAL = 10.0
-"""Seconds between comparisons while notifications cannot arrive, and the maximum pause."""
+"""Seconds between comparisons while notifications cannot arrive, and maximum pause after a comparison."""
 
 PAUSE_FACTOR = 50
 """Minimum pause after a comparison, as a multiple of its duration."""
@@ -39,7 +39,6 @@ REGRANT_INTERVAL = 0.1
 """Minimum seconds between reads of the grants of roles that were denied access."""
 
 BACKOFF = Backoff(first=1.0)
-"""Delays between attempts to load the catalog."""
 
 EVENT_TRIGGER_EXISTS = """
 select exists (
@@ -48,9 +47,9 @@ select exists (
       and f.prosrc ~* ('(notify +|pg_notify *[(] *'')(dataapi|' || $1::text || ')')
 )
 """
-"""Query for whether an event trigger reports schema changes: ours, or PostgREST's usual one.
+"""Query for whether an event trigger reports schema changes: ours, or the one in PostgREST's manual.
 
-The parameter is ``db-channel``. It contains no special characters of regular expressions.
+The parameter is ``db-channel``. Channel names contain no special characters of regular expressions.
 """
 
 
@@ -85,21 +84,17 @@ class NotificationSource(Protocol):
 class CatalogWatcher:
     """Keeps the current snapshot of a database's catalog.
 
-    A successful reload replaces ``current``. A failed one leaves it unchanged. Requests in progress retain
-    their snapshot.
+    A successful reload replaces ``current``. A failed reload leaves ``current`` unchanged. Requests in
+    progress keep their snapshot.
 
     :ivar current: current snapshot, or None before the first load.
     :ivar is_standby: whether the database was a standby when last checked.
     :ivar error: why the last load failed, or None if it succeeded.
-    :ivar loads: number of successful loads.
-    :ivar failures: number of failed loads.
     :ivar load_seconds: duration of the last successful load.
     :param listen: creates the listener for channels, which calls ``on_notification`` with channel and
         payload, and ``on_reconnect`` after a gap; None if notifications are disabled.
     :param channel: additional channel for reload requests.
     :param renew: replaces all sessions, so that they read their settings again.
-    :param backoff: delays between attempts to load.
-    :param features: features that the configuration enables for all tables.
     """
 
     def __init__(
@@ -158,7 +153,7 @@ class CatalogWatcher:
         except CancelledError:
             raise
         except Exception:
-            # It is already logged, and a retry is scheduled.
+            # The error is already logged, and a retry is scheduled.
             return
 
     async def stop(self) -> None:
@@ -209,7 +204,6 @@ class CatalogWatcher:
         return self.current or known
 
     async def _regrant(self) -> None:
-        """Read the grants for everything that was denied since the last read."""
         pause = self._regranted_at + REGRANT_INTERVAL - self._reactor.seconds()
         if pause > 0:
             await deferLater(self._reactor, pause)
@@ -237,10 +231,8 @@ class CatalogWatcher:
         """Compare the catalog with the database while notifications are insufficient, until cancelled.
 
         Without an event trigger, the catalog is compared while requests arrive. If notifications cannot
-        arrive, it is also compared without requests. A standby gets none, and those of its primary may
-        precede the change.
-
-        :param requests: returns the number of requests so far.
+        arrive, it is also compared without requests. A standby sends no notifications, and a notification
+        from its primary may arrive before the standby has replayed the change.
         """
         seen_requests, compared_at, next_comparison = requests(), self._reactor.seconds(), 0.0
         while True:
@@ -260,7 +252,6 @@ class CatalogWatcher:
                 next_comparison = ended + min(POLL_INTERVAL, PAUSE_FACTOR * (ended - now))
 
     def request_reload(self) -> None:
-        """Reload after ``DEBOUNCE`` seconds, combining all requests until then."""
         if not self._stopped:
             self._reload_timer.within(DEBOUNCE)
 
@@ -305,7 +296,7 @@ class CatalogWatcher:
 
     async def _load(self) -> Catalog:
         try:
-            # Read it before the load, so that changes in between are not missed.
+            # Read the fingerprint before the load, so that changes in between are not missed.
             fingerprint = await self._read_fingerprint()
             catalog = await self._reflect()
         except CancelledError:

@@ -16,7 +16,7 @@ _UNIX = "unix:"
 def admin_address(endpoints: Iterable[str]) -> str | None:
     """Return the address of the first endpoint that a command can connect to, or None.
 
-    :return: a URL without a path, or ``unix:`` and the path of a socket.
+    It is a URL without a path, or ``unix:`` and the path of a socket.
     """
     for endpoint in endpoints:
         path = unix_path(endpoint)
@@ -27,11 +27,9 @@ def admin_address(endpoints: Iterable[str]) -> str | None:
 
 
 def send_request(address: str, path: str, timeout: float, body: bytes | None = None) -> tuple[int, str]:
-    """Send a request and return the status and body of the response.
+    """Send a POST request, or a GET request if ``body`` is None, and return the response's status and body.
 
-    :param timeout: timeout in seconds.
-    :param body: body of a POST request (default: send a GET request).
-    :raises OSError: there is no response in time.
+    :raises OSError: there is no response in ``timeout`` seconds.
     :raises HTTPException: the response is not HTTP.
     """
     with closing(_connection(address, timeout)) as connection:
@@ -49,8 +47,6 @@ def _connection(address: str, timeout: float) -> HTTPConnection:
 
 
 class _UnixConnection(HTTPConnection):
-    """An HTTP connection to a Unix socket."""
-
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path

@@ -22,12 +22,22 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "dataapi check-config",
         "dataapi check-config --config /etc/dataapi/dataapi.ini --offline",
     ),
+    "dataapi advise": (
+        "dataapi advise",
+        "dataapi advise --format json --ignore huge-table",
+        "dataapi advise --ignore 'unlogged-table: table public.cache'",
+    ),
     "dataapi keys": ("dataapi keys", "dataapi keys --config /etc/dataapi/dataapi.ini"),
     "dataapi ready": ("dataapi ready", "dataapi ready --project abcdefghijklmnopqrst"),
     "dataapi reload": ("dataapi reload --config /etc/dataapi/dataapi.ini",),
     "dataapi schema": (
         "dataapi schema --role anon > schema.graphql",
         "dataapi schema --role authenticated --format openapi > openapi.json",
+    ),
+    "dataapi types": (
+        "dataapi types --role authenticated > database.types.ts",
+        "dataapi types --role authenticated --check database.types.ts",
+        "dataapi types --role anon --schema api --schema shop > database.types.ts",
     ),
     "dataapi version": ("dataapi version",),
     "dataapi migrate": ("dataapi migrate --config /etc/dataapi/dataapi.ini",),
@@ -88,7 +98,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "dataapi event publish v1.shop.order --organization acme --payload '{\"total\": 12}'",
     ),
 }
-"""One to three lines for each command and group of commands."""
 
 
 class Formatter(argparse.HelpFormatter):

@@ -94,10 +94,7 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
 
 
 class Init:
-    """One run of the subcommand.
-
-    :param prompt_input: input for prompts, or None without a terminal.
-    """
+    """One run of the subcommand. There are no prompts without a terminal."""
 
     def __init__(
         self, options: argparse.Namespace, output: TextIO, errors: TextIO, prompt_input: TextIO | None
@@ -242,8 +239,7 @@ def _start_command(config: Path) -> str:
 def _login_uri(administrator: str | None, uri: str | None, password: str) -> str:
     """Return the connection string of the daemon, with its password.
 
-    :param administrator: the administrator's connection string, or None if unknown.
-    :param uri: the daemon's connection string without the password, if it differs.
+    It is derived from ``uri`` or, if that is None, from the administrator's connection string.
     """
     parameters = connection_parameters(uri or administrator or "postgresql://")
     host = parameters.get("host", "")

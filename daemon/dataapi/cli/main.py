@@ -10,29 +10,41 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from http.client import HTTPException
+from itertools import zip_longest
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn, TextIO, TypeVar
 from urllib.parse import quote
 
+from dataapi.advisor.checks import without
 from dataapi.auth.keys import CannotSign, new_publishable_key, new_secret, new_secret_key, sign
+from dataapi.catalog.model import Catalog
 from dataapi.catalog.names import CatalogNames
-from dataapi.cli import init, webhooks
+from dataapi.cli import advise, init, webhooks
 from dataapi.cli.admin_client import admin_address, send_request
 from dataapi.cli.examples import add_examples
-from dataapi.cli.status import INTERRUPTED, Failed, status_of_sqlstate
+from dataapi.cli.status import FINDINGS, INTERRUPTED, Failed, status_of_sqlstate
 from dataapi.cli.tables import TextTable, show
 from dataapi.database.script import ScriptError
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view, schema_text
 from dataapi.rest.openapi.description import description_text
+from dataapi.rest.typescript import database_types
 from dataapi.service.configuration import ConfigurationError, load, postgrest
 from dataapi.service.configuration.sources import read_text
 from dataapi.service.database_settings import with_database_settings
-from dataapi.service.inspection import inspect, inspect_documents, inspect_service, read_catalog
+from dataapi.service.inspection import (
+    inspect,
+    inspect_documents,
+    inspect_service,
+    read_advice,
+    read_catalog,
+)
 from dataapi.service.private_files import create_private
 from dataapi.settings import Project, Settings
 from dataapi.telemetry.readiness import DaemonState, ProjectState, state_from_json
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.webhooks.secrets import new_key
+
+T = TypeVar("T")
 
 _REQUEST_TIMEOUT = 5.0
 """Timeout of requests to the admin listener, in seconds."""
@@ -113,6 +125,7 @@ def command_line_parser() -> argparse.ArgumentParser:
         Command.ready,
         Command.reload,
         Command.schema,
+        Command.types,
         Command.version,
     ):
         name = subcommand.__name__.replace("_", "-")
@@ -124,6 +137,7 @@ def command_line_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="check only the configuration, without connecting to the database",
     )
+    advise.add(subcommands, common).set_defaults(subcommand=Command.advise)
     parsers["ready"].add_argument("--project", metavar="REF", help="check only this project")
     webhooks.add(subcommands, common, Command.webhooks)
     migrate = subcommands.add_parser(
@@ -155,7 +169,29 @@ def command_line_parser() -> argparse.ArgumentParser:
         default="sdl",
         help="sdl: GraphQL schema; openapi: OpenAPI 3.1 of the first database schema (default: sdl)",
     )
-    schema.add_argument("--project", metavar="REF", help="project (required if there are several)")
+    types = parsers["types"]
+    types.add_argument(
+        "--role",
+        metavar="ROLE",
+        required=True,
+        help="role whose tables, views and functions the types contain, such as authenticated",
+    )
+    types.add_argument(
+        "--schema",
+        metavar="SCHEMA",
+        action="append",
+        help="schema to include (repeatable; default: all of db-schemas)",
+    )
+    types.add_argument(
+        "--check",
+        metavar="FILE",
+        type=Path,
+        help="print nothing, and fail if this file differs from the types",
+    )
+    for parser_of_project in (schema, types):
+        parser_of_project.add_argument(
+            "--project", metavar="REF", help="project (required if there are several)"
+        )
     add_examples(parser)
     return parser
 
@@ -192,6 +228,12 @@ class Command:
         source = settings.file or "the environment"
         self._print(f"{source}: the configuration is valid; {count} project{'s' if count != 1 else ''}")
         return os.EX_OK
+
+    def advise(self) -> int:
+        """Report risks and performance problems in the schema."""
+        found = without(_read(self._project(), read_advice), self._options.ignore)
+        self._output.writelines(f"{line}\n" for line in advise.lines(found, self._options.format))
+        return FINDINGS if found else os.EX_OK
 
     def keys(self) -> int:
         """Print API keys, or create keys for a configuration that has none."""
@@ -260,10 +302,7 @@ class Command:
     def _request_daemon(
         self, path: str, timeout: float = _REQUEST_TIMEOUT, body: bytes | None = None
     ) -> tuple[int, str]:
-        """Return the status and body of a response from the admin listener. Raises ``Failed``.
-
-        :param body: body of a POST request (default: send a GET request).
-        """
+        """Return the status and body of a response from the admin listener. Raises ``Failed``."""
         address = admin_address(self._load().admin_listen)
         if address is None:
             raise Failed(os.EX_CONFIG, "admin-listen has no TCP or unix endpoint to reach the daemon")
@@ -287,21 +326,34 @@ class Command:
 
     def schema(self) -> int:
         """Print the GraphQL schema or the OpenAPI description of a role."""
-        project = self._project()
-        role = self._options.role
-        try:
-            catalog = read_catalog(project)
-        except ScriptError as error:
-            reason = f"the database cannot be read: {' '.join(str(error).split())}"
-            raise Failed(status_of_sqlstate(error.sqlstate), f"project {project.ref}: {reason}") from error
-        if role not in catalog.roles:
-            reason = f"role {role} does not exist, or the login role of db-uri is not a member of it"
-            raise Failed(os.EX_DATAERR, f"project {project.ref}: {reason}")
+        project, role = self._project(), self._options.role
+        catalog = self._catalog(project)
         if self._options.format == "openapi":
             self._print(description_text(project, catalog, role))
             return os.EX_OK
         names = CatalogNames(catalog)
         self._output.write(schema_text(RoleSchema(catalog_view(catalog, names, role, project))))
+        return os.EX_OK
+
+    def types(self) -> int:
+        """Print the TypeScript types of the REST API for a role, as supabase-js and postgrest-js use them."""
+        project, role, checked = self._project(), self._options.role, self._options.check
+        schemas = self._options.schema or project.db_schemas
+        for name in schemas:
+            if name not in project.db_schemas:
+                raise Failed(os.EX_USAGE, f"--schema: expected one of {', '.join(project.db_schemas)}")
+        text = database_types(self._catalog(project), role, schemas)
+        if checked is None:
+            self._output.write(text)
+            return os.EX_OK
+        try:
+            found = checked.read_text("utf-8", errors="replace")
+        except OSError as error:
+            raise Failed(os.EX_NOINPUT, f"{checked} cannot be read: {error.strerror}") from error
+        line = _first_difference(found.split("\n"), text.split("\n"))
+        if line is not None:
+            problem = f"{checked}, line {line}: the file differs from the types of role {role}"
+            raise Failed(os.EX_DATAERR, f"{problem}: update it with dataapi types")
         return os.EX_OK
 
     def migrate_config(self) -> int:
@@ -344,6 +396,14 @@ class Command:
             raise Failed(os.EX_USAGE, f"--project: expected one of {', '.join(projects)}")
         return projects[requested]
 
+    def _catalog(self, project: Project) -> Catalog:
+        role = self._options.role
+        catalog = _read(project, read_catalog)
+        if role not in catalog.roles:
+            reason = f"role {role} does not exist, or the login role of db-uri is not a member of it"
+            raise Failed(os.EX_DATAERR, f"project {project.ref}: {reason}")
+        return catalog
+
     def _load(self) -> Settings:
         return load(self._options.config, self._environ)
 
@@ -352,6 +412,19 @@ class Command:
 
     def _print(self, text: str) -> None:
         print(text, file=self._output)
+
+
+def _read(project: Project, read: Callable[[Project], T]) -> T:
+    try:
+        return read(project)
+    except ScriptError as error:
+        reason = f"the database cannot be read: {' '.join(str(error).split())}"
+        raise Failed(status_of_sqlstate(error.sqlstate), f"project {project.ref}: {reason}") from error
+
+
+def _first_difference(found: Sequence[str], expected: Sequence[str]) -> int | None:
+    pairs = enumerate(zip_longest(found, expected), 1)
+    return next((number for number, (one, other) in pairs if one != other), None)
 
 
 def _state(body: str) -> DaemonState | None:

@@ -1,18 +1,23 @@
-"""Exit statuses of the commands and the daemon, as in ``sysexits.h``, and the exception that carries one."""
+"""Exit statuses of the commands and the daemon, as in ``sysexits.h``, and an exception with such a status."""
 
 from __future__ import annotations
 
 import os
 
-DECLINED = 1
+DECLINED = FINDINGS = 1
 INTERRUPTED = 130
 """Exit status that shells report after Ctrl-C."""
 
 STATUSES = {
     os.EX_OK: "Success.",
-    DECLINED: "A confirmation was declined, or the daemon received a second stop signal.",
+    DECLINED: (
+        "dataapi advise has findings, a confirmation was declined, or the daemon received a second stop"
+        " signal."
+    ),
     os.EX_USAGE: "The command line is invalid or incomplete.",
-    os.EX_DATAERR: "A named object does not exist, already exists, or is invalid.",
+    os.EX_DATAERR: (
+        "A named object does not exist, already exists, or is invalid, or a checked file is out of date."
+    ),
     os.EX_NOINPUT: "An input file is missing or cannot be read.",
     os.EX_UNAVAILABLE: (
         "The database does not respond or rejects the login, or the daemon does not respond or cannot listen."
@@ -25,7 +30,6 @@ STATUSES = {
     os.EX_CONFIG: "The configuration is invalid or incomplete.",
     INTERRUPTED: "Interrupted by Ctrl-C.",
 }
-"""Exit statuses and their meanings."""
 
 _UNAVAILABLE = ("08", "57")
 _BUSY = ("40", "53", "55")
@@ -33,10 +37,7 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 
 
 class Failed(Exception):
-    """Raised when a command fails. The message contains one sentence or one line per reason.
-
-    :ivar status: the exit status.
-    """
+    """Raised when a command fails. The message contains one sentence or one line per reason."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -21,15 +21,12 @@ _COLORS = {
     "revoked": _RED,
     "writes fail": _RED,
 }
-"""Colors of states, by their text before a colon."""
+"""Colors of states, by the text before the colon if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table with named columns.
-
-    :ivar state: index of the column with states, which are colored (default: the last).
-    """
+    """A table with named columns. The column with the index ``state`` is colored."""
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
@@ -45,7 +42,7 @@ def show(table: TextTable, output: TextIO, environ: Mapping[str, str]) -> None:
 
 
 def _aligned(table: TextTable, *, colors: bool) -> Iterator[str]:
-    rows = [tuple(map(_printable, row)) for row in table.rows]
+    rows = [tuple(map(printable, row)) for row in table.rows]
     widths = [max(map(len, column)) for column in zip(table.columns, *rows, strict=True)]
     state = range(len(widths))[table.state]
     for row in (table.columns, *rows):
@@ -62,6 +59,6 @@ def _colored(text: str, color: str) -> str:
     return f"\x1b[{color}m{text}\x1b[0m" if color else text
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Escape unprintable characters, such as control sequences of terminals."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

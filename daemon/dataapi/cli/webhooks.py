@@ -255,7 +255,7 @@ async def _list_watches(store: Store, options: argparse.Namespace) -> TextTable:
 
 
 async def _add_type(store: Store, options: argparse.Namespace) -> Lines:
-    """Add an event type for row changes. Daemons learn of it within seconds."""
+    """Add an event type for row changes. Daemons use it within seconds."""
     if options.type in _catalogue(options).types:
         raise _rejected(f"type {options.type} already exists in an event catalogue or the configuration")
     if not await store.row_change_types.add(options.type):
@@ -300,7 +300,7 @@ def _watch_row(watch: Watch, *, known: bool) -> tuple[str, ...]:
 
 def _as_owner(options: argparse.Namespace, statement: str) -> Lines:
     with opened(options.owner_uri or options.uri) as database:
-        # The name of the table is resolved with the owner's search path.
+        # PostgreSQL resolves the table's name with the search path of the owner.
         complete(database.fetch(RESTORE_SEARCH_PATH + statement))
     return []
 
@@ -334,7 +334,7 @@ def _literal(value: str | Sequence[str]) -> str:
 
 
 def _catalogue(options: argparse.Namespace) -> Catalogue:
-    return installed_catalogue(options.section.row_change_types)
+    return installed_catalogue(options.section.row_change_types, options.settings.notify_types)
 
 
 async def _organization(store: Store, options: argparse.Namespace) -> None:

@@ -92,7 +92,8 @@ class Background:
 class SingleFlight(Generic[V]):
     """Shares one running call among all callers. A cancelled caller does not cancel the call.
 
-    :param fresh: whether ``run`` waits for a call that begins after it, instead of joining a running call.
+    :param fresh: whether a caller that arrives during a call waits for the next one, instead of sharing the
+        running call.
     """
 
     def __init__(self, work: Work[V], *, fresh: bool = False) -> None:
@@ -164,7 +165,7 @@ class SingleFlights(Generic[K, V]):
 
 
 PAUSE = 0.0002
-"""Seconds that a worker thread sleeps between pieces of work.
+"""Seconds to sleep in a worker thread between pieces of work.
 
 A running thread releases the GIL only after another thread has waited for it for 5 ms, so the reactor would
 wait that long after every event.
@@ -235,6 +236,7 @@ class WorkerThread:
 
         await self._work.result(object(), run)
         if errors:
-            # Keep no reference to the error in this frame: its traceback refers to the frame, a cycle.
+            # Keep no reference to the error in this frame. The error's traceback refers to the frame, so it
+            # would be a cycle.
             raise errors.pop()
         return results.pop()

@@ -39,10 +39,7 @@ RECONNECT_BACKOFF = Backoff(longest=2.0)
 
 
 class Retry:
-    """Schedules attempts with backoff.
-
-    :ivar failures: number of consecutive failures.
-    """
+    """Schedules attempts with backoff, and counts consecutive failures."""
 
     def __init__(self, clock: IReactorTime, backoff: Backoff, attempt: Callable[[], None]) -> None:
         self._clock = clock

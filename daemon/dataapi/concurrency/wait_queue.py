@@ -47,7 +47,7 @@ class WaitQueue(Generic[T]):
         self.waiting.popleft()[1].callback(item)
 
     def call(self, may: Callable[[str], bool]) -> tuple[defer.Deferred[T], str] | None:
-        """Remove and return the first entry whose caller ``may`` be served."""
+        """Remove and return the first entry whose caller may be served, according to ``may``."""
         for entry in self.waiting:
             if may(entry[2]):
                 self.waiting.remove(entry)

@@ -31,10 +31,10 @@ _DEFAULT_PORT = 5432
 def is_connection_string(text: str) -> bool:
     """Whether the text is a URI or a ``keyword=value`` string with known keywords and valid ports.
 
-    A URI may leave everything to the environment: ``postgresql://``.
+    With the URI ``postgresql://``, all parameters are from the environment.
     """
     if "\0" in text:
-        # libpq would ignore the rest.
+        # libpq would ignore all text after the NUL.
         return False
     try:
         parameters = _parse(text)
@@ -57,7 +57,6 @@ _VARIABLES = {
 _SETTING = re.compile("([a-z_]+)=(.*)")
 _NEEDS_ESCAPE = re.compile(r"[\s\\]")
 LOAD_BALANCE = "load_balance_hosts"
-"""libpq's parameter for the order of hosts."""
 
 
 def connection_parameters(uri: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -112,7 +111,6 @@ def _read_service(lines: list[str], name: str) -> dict[str, str] | None:
 
 
 SESSION_ATTRS = "target_session_attrs"
-"""libpq's parameter for the required type of server, such as a primary."""
 
 # Only messages from the server itself start with a (localized) severity and two spaces.
 _SERVER_MESSAGE = re.compile(r"failed: \S+:  ")
@@ -130,10 +128,9 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTarget:
-    """A server to try.
+    """A server to try, with at most one host, address and port.
 
-    :ivar parameters: libpq's parameters, with at most one host, address and port.
-    :ivar problem: why it cannot be tried, "" if it can.
+    ``problem`` is why it cannot be tried, "" if it can.
     """
 
     parameters: dict[str, str]
@@ -161,7 +158,7 @@ def with_settings(
 def primary_uri(uri: str) -> str:
     """Return a connection string that selects the primary among the servers of a URI.
 
-    A single server is returned unchanged.
+    The URI is returned unchanged if it has only one address or socket, or already selects the primary.
     """
     params = connection_parameters(uri)
     hosts, addresses, _ = _lists(params)
@@ -176,7 +173,7 @@ def balances(uri: str) -> bool:
 
 
 def is_replica_string(text: str) -> bool:
-    """Whether the text is a connection string that allows standbys."""
+    """Whether the text is a connection string that may connect to a standby."""
     if not is_connection_string(text):
         return False
     params = connection_parameters(text, {})
@@ -184,14 +181,13 @@ def is_replica_string(text: str) -> bool:
 
 
 def prefers_standbys(uri: str) -> bool:
-    """Whether ``target_session_attrs`` prefers or requires read-only servers."""
     return connection_parameters(uri).get(SESSION_ATTRS) in ("standby", "prefer-standby", "read-only")
 
 
 def servers(uri: str) -> dict[str, str]:
     """Return a connection string for each host of a URI, by ``host:port``.
 
-    It connects to the server in any role, because roles can change.
+    Each string connects to its server in any role, because roles can change.
     """
     params = {**connection_parameters(uri), SESSION_ATTRS: "any"}
     uris = {}
@@ -241,6 +237,18 @@ def targets(
         result += addresses
     result.sort(key=lambda target: rank(target.parameters))
     return _in_passes(result or [ConnectionTarget(params)])
+
+
+def next_server(params: dict[str, str], failures: int) -> dict[str, str]:
+    """Return the parameters of one of the servers. After each failure, it is the next one. Blocks.
+
+    :raises OSError: if the host name cannot be resolved.
+    """
+    listed = targets(params, resolve_host)
+    target = listed[failures % len(listed)]
+    if target.problem:
+        raise OSError(target.problem)
+    return target.parameters
 
 
 _HostEntry = tuple[str | None, str | None, str | None]
@@ -304,7 +312,7 @@ def _with_hosts(params: dict[str, str], listed: list[_HostEntry]) -> dict[str, s
 
 
 def _in_passes(targets: list[ConnectionTarget]) -> list[ConnectionTarget]:
-    """Return the targets, followed by a second pass for any server if a standby is only preferred."""
+    """Return the targets. If standbys are preferred, each comes twice: as a standby, then in any role."""
     if len(targets) == 1 or targets[0].parameters.get(SESSION_ATTRS) != "prefer-standby":
         return targets
     return [

@@ -64,9 +64,7 @@ async def end_statement(canceller: Canceller, connection: Connection, clock: IRe
 
 
 async def cancel_all(canceller: Canceller, connections: Iterable[Connection], clock: IReactorTime) -> bool:
-    """Send one cancel request for each connection before closing it.
-
-    Closing a connection does not end its statement.
+    """Send one cancel request for each connection, because closing connections does not end statements.
 
     :return: False if the server did not respond to all requests in time.
     """
@@ -123,7 +121,7 @@ class _Server:
         """Send a request about the statement that runs on a connection.
 
         :raises ConnectionFailed: if there is no response. Queued requests then fail, too, instead of each
-            timing out.
+            waiting for a timeout.
         """
         failures = self._failures
         await self._lock.acquire()
@@ -141,7 +139,7 @@ class _Server:
             self._control.close()
 
     async def _send(self, text: str, pid: int) -> None:
-        """Send the request, and retry once if the connection turns out to be dead. That is harmless."""
+        """Send the request. If the connection turns out to be dead, send it again. That is harmless."""
         is_reused = self._control is not None and not self._control.lost
         try:
             try:
@@ -196,7 +194,7 @@ class ProtocolCancel:
             raise ConnectionFailed(_NO_RESPONSE)
 
     async def terminate(self, connection: Connection) -> None:
-        """Do nothing: there is no stronger method through a pooler than closing the connection."""
+        """Do nothing. Through a pooler, closing the connection is the strongest method."""
 
     def close(self) -> None:
         pass

@@ -11,11 +11,7 @@ from dataapi.database.message import Bound, Statement
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockStatement(Statement):
-    """A statement that runs inside a ``DO`` block.
-
-    :ivar before: text of the block before the string literal with the statement.
-    :ivar after: text of the block after the string literal with the statement.
-    """
+    """A statement that runs inside a ``DO`` block, as a string literal between ``before`` and ``after``."""
 
     before: str = ""
     after: str = ""

@@ -8,16 +8,18 @@ Differences from psycopg's asynchronous connection:
   would confuse the reactor. Adding and removing a reader for each statement would be too slow.
 - A connection is dead if libpq or an error's severity says so. ``OperationalError`` and SQLSTATEs are not
   reliable: a statement may pass on another server's error.
-- Only one message is in progress at a time. Cancelling one message would affect the others.
+- Several messages may be in progress (see ``express_lane``). Each ends with its own ``Sync``, so that an
+  error in one does not affect the next one.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -61,6 +63,31 @@ class ServerUnresponsive(ConnectionFailed):
     """Raised when no server responds within the timeout."""
 
 
+class ConnectionAltered(Exception):
+    """Raised for a shared message if a function in a previous message altered the connection.
+
+    :ivar done: whether the message took effect.
+    """
+
+    def __init__(self, *, done: bool) -> None:
+        super().__init__("a previous message altered the connection")
+        self.done = done
+
+
+class SentMessage(NamedTuple):
+    """A message in progress.
+
+    :ivar commands: one item for each command, in order: the statement that it prepares, or None.
+    :ivar result_index: number of commands up to and including the one whose rows are returned.
+    :ivar shared: whether other messages may be in progress.
+    """
+
+    commands: list[Prepared | None]
+    result_index: int
+    shared: bool
+    deferred: defer.Deferred[Rows]
+
+
 class ServerStatus(Enum):
     """Whether a server may be used: yes, no longer, or unknown."""
 
@@ -87,16 +114,17 @@ class Servers(Protocol):
 
 @implementer(IReadWriteDescriptor)
 class Connection:
-    """A connection that runs one message at a time. ``json`` and ``jsonb`` values are returned as ``bytes``.
+    """A connection that runs messages in order. ``json`` and ``jsonb`` values are returned as ``bytes``.
 
     :param servers: decides which servers may be used, None if all may.
     :ivar on_lost: called once when the connection is lost, but not after ``close``.
     :ivar on_notify: called with channel and payload of each notification.
-    :ivar lost: whether the connection is closed or lost.
     :ivar responses: number of messages that the server has responded to.
     :ivar server: libpq's parameters for this server, in any role.
-    :ivar pooled: whether it goes through a pooler, which reports fake process IDs.
-    :ivar busy: whether a message is in progress, even if its caller has gone.
+    :ivar pooled: whether the connection goes through a pooler, which reports fake process IDs.
+    :ivar altered: whether a function has changed the encoding or the login role, see ``clean``.
+    :ivar in_progress: sent messages without a complete response, including those whose callers have gone.
+    :ivar on_message_end: called after each message, None for no call.
     """
 
     def __init__(self, reactor: Any, servers: Servers | None = None) -> None:
@@ -113,13 +141,13 @@ class Connection:
         self._descriptor = -1
         self._initial_values: tuple[bytes | None, ...] = ()
         self._tracked_names: tuple[bytes, ...] = _TRACKED
-        self.busy = False
-        self._commands: list[Prepared | None] = []
+        self.altered = False
+        self.on_message_end: Callable[[], None] | None = None
+        self.in_progress: deque[SentMessage] = deque()
+        # State of the first message in progress: number of commands that have succeeded, result, and error.
         self._done = 0
-        self._result_index = 0
         self._last_result: Any = None
         self._error: psycopg.Error | None = None
-        self._result: defer.Deferred[Rows] | None = None
         self._idle_waiters: list[defer.Deferred[None]] = []
 
     async def open(self, params: dict[str, str], timeout: float) -> None:
@@ -138,7 +166,7 @@ class Connection:
                 problem = await self._servers.refusal(self, timeout)
                 if not problem:
                     return
-                self.busy = False
+                self.in_progress.clear()
                 self._disconnect()
             if self.lost:
                 raise ConnectionFailed(problem)
@@ -186,10 +214,6 @@ class Connection:
         return _LINE_END.sub(" ", reason.strip())
 
     def _opened(self) -> None:
-        """Start watching the connection.
-
-        :raises ConnectionFailed: if the server is too old.
-        """
         pgconn = self._pgconn
         if refusal := errors.version_refusal(pgconn.server_version):
             self.close()
@@ -206,6 +230,10 @@ class Connection:
         self._initial_values = tuple(map(self._pgconn.parameter_status, self._tracked_names))
 
     @property
+    def busy(self) -> bool:
+        return bool(self.in_progress)
+
+    @property
     def in_transaction(self) -> bool:
         return not self.busy and not self.lost and self._pgconn.transaction_status != _IDLE
 
@@ -217,20 +245,24 @@ class Connection:
         setting that the pooler tracks. Then the connection is not clean.
         """
         return (
-            not self.busy
+            not self.in_progress
             and not self.lost
+            and not self.altered
             and self._pgconn.transaction_status == _IDLE
-            and tuple(map(self._pgconn.parameter_status, self._tracked_names)) == self._initial_values
         )
 
-    def send(self, steps: Sequence[Step], ending: Sequence[Step] = ()) -> defer.Deferred[Rows]:
+    def send(
+        self, steps: Sequence[Step], ending: Sequence[Step] = (), *, shared: bool = False
+    ) -> defer.Deferred[Rows]:
         """Send a message and return a Deferred with the rows of the last of ``steps``.
 
-        It fails with ``psycopg.Error`` or ``ConnectionFailed``. If it is cancelled, the statement continues.
+        The Deferred fails with ``psycopg.Error``, ``ConnectionFailed`` or, if shared, ``ConnectionAltered``.
+        If the Deferred is cancelled, the statement continues.
 
         :param ending: final steps of the message. Their rows are discarded.
+        :param shared: whether other messages may be in progress.
         """
-        if self.busy:
+        if self.in_progress and not shared:
             raise RuntimeError("a message is already in progress on this connection")
         pgconn = self._pgconn
         commands: list[Prepared | None] = []
@@ -250,17 +282,16 @@ class Connection:
             pgconn.pipeline_sync()
             unsent = pgconn.flush()
         except Exception as error:
-            # Otherwise, the next message would continue the partially sent one.
+            # Lose the connection. Otherwise, the next message would continue the partially sent one.
             self._lose(error)
             if not isinstance(error, psycopg.Error):
                 raise
             raise ConnectionFailed(str(error).strip()) from error
         if unsent:
             self.reactor.addWriter(self)
-        self.busy = True
-        self._commands, self._done, self._result_index = commands, 0, len(commands) - len(ending)
-        result = self._result = defer.Deferred(self._abandon)
-        return result
+        deferred: defer.Deferred[Rows] = defer.Deferred()
+        self.in_progress.append(SentMessage(commands, len(commands) - len(ending), shared, deferred))
+        return deferred
 
     def query(self, text: str, values: Sequence[object] = ()) -> defer.Deferred[Rows]:
         """Send the daemon's own SQL. Return a Deferred with the rows of its last statement."""
@@ -272,7 +303,7 @@ class Connection:
     def cancel(self) -> defer.Deferred[bool]:
         """Send libpq's cancel request. The Deferred fires with whether the server has received it.
 
-        It works through a pooler, but may cancel whatever runs when it arrives.
+        The request also works through a pooler, but may cancel a later statement.
         """
         request = self._pgconn.cancel_conn()
         request.start()
@@ -315,17 +346,18 @@ class Connection:
         pgconn = self._pgconn
         try:
             pgconn.consume_input()
-            while self.busy and not pgconn.is_busy():
+            while self.in_progress and not pgconn.is_busy():
                 result = pgconn.get_result()
                 if result is None:
                     if pgconn.status == ConnStatus.BAD:
                         raise psycopg.OperationalError(pgconn.error_message.decode("utf-8", "replace"))
                     continue
-                status = result.status
+                status, message = result.status, self.in_progress[0]
                 if status in _SUCCEEDED:
                     self._done += 1
-                    if self._done == self._result_index:
+                    if self._done == message.result_index:
                         self._last_result = result if status == _TUPLES else None
+                    pgconn.get_result()  # the None that ends a command's results; does not block
                 elif status == _SYNCHRONIZED:
                     self._finish(self._error)
                 elif status == _FAILED_STATUS and self._error is None:
@@ -348,13 +380,10 @@ class Connection:
         self.doRead()  # libpq may know the reason
         self._lose(psycopg.OperationalError(reason.getErrorMessage()))
 
-    def _abandon(self, _result: defer.Deferred[Rows]) -> None:
-        self._result = None
-
     def _record_error(self, error: psycopg.Error) -> None:
-        """Record the error of a step. The remaining steps are neither executed nor prepared."""
+        """Record the error of a command. The remaining commands are neither executed nor prepared."""
         self._error = error
-        for prepared in self._commands[self._done :]:
+        for prepared in self.in_progress[0].commands[self._done :]:
             if prepared is not None:
                 prepared.ready = False
         if errors.ends_connection(error):
@@ -362,25 +391,32 @@ class Connection:
 
     def _finish(self, error: Exception | None) -> None:
         self.responses += 1
-        self.busy = False
-        last_result, self._last_result, self._error = self._last_result, None, None
-        result, self._result = self._result, None
-        if result is not None:
-            if error is not None:
-                result.errback(error)
-            elif self._pgconn.parameter_status(_TRACKED[0]) != self._initial_values[0]:
-                result.errback(errors.encoding_changed())
+        message = self.in_progress.popleft()
+        deferred, was_altered = message.deferred, self.altered
+        last_result, self._last_result, self._error, self._done = self._last_result, None, None, 0
+        if not self.lost:
+            values = tuple(map(self._pgconn.parameter_status, self._tracked_names))
+            self.altered = values != self._initial_values
+        if not deferred.called:
+            if was_altered and message.shared and not self.lost:
+                deferred.errback(ConnectionAltered(done=error is None))
+            elif error is not None:
+                deferred.errback(error)
+            elif self.altered and self._pgconn.parameter_status(_TRACKED[0]) != self._initial_values[0]:
+                deferred.errback(errors.encoding_changed())
             else:
                 try:
                     result_rows = [] if last_result is None else rows(last_result)
-                except UnicodeDecodeError:  # the encoding was changed temporarily
-                    result.errback(errors.encoding_changed())
+                except UnicodeDecodeError:  # the encoding was changed and restored
+                    deferred.errback(errors.encoding_changed())
                 except Exception as problem:
                     # psycopg cannot parse a value. The connection itself is fine.
-                    result.errback(problem)
+                    deferred.errback(problem)
                 else:
-                    result.callback(result_rows)
-        if self._idle_waiters:
+                    deferred.callback(result_rows)
+        if self.on_message_end is not None:
+            self.on_message_end()
+        if self._idle_waiters and not self.in_progress:
             waiters, self._idle_waiters = self._idle_waiters, []
             for waiter in waiters:
                 if not waiter.called:
@@ -398,14 +434,15 @@ class Connection:
     def _lose(self, error: Exception) -> None:
         if self.lost:
             return
-        # Before ``lost`` is set, because the reactor calls ``fileno`` again.
+        # Disconnect before ``lost`` is set, because the reactor calls ``fileno`` again.
         self._disconnect()
         self.lost = True
         if self._polling is not None:
             self._polling.fail(error)
         on_lost, self.on_lost = self.on_lost, None
-        died = ConnectionFailed(str(error).strip())
-        died.__cause__ = error
-        self._finish(died)
+        while self.in_progress:
+            failure = ConnectionFailed(str(error).strip())
+            failure.__cause__ = error
+            self._finish(failure)
         if on_lost is not None:
             on_lost()

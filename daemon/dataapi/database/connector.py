@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 class Connector:
     """Opens connections to one database.
 
-    :param uri: as in ``Pool``.
     :param make: returns a new session that is not connected.
     :param opened: receives each connected session.
     :param failed: called after a failed attempt, when the next one is scheduled.
     :param grow: called after each attempt, and when the next one is due. It calls ``open``.
-    :ivar connects: number of connections established.
     :ivar trouble: why the last attempt failed, or None.
     """
 
@@ -82,11 +80,7 @@ class Connector:
         return self._retry.failures > 0
 
     def open(self, number: int, present: int) -> None:
-        """Open the missing connections. After a failure, try only one at a time.
-
-        :param number: required number of connections.
-        :param present: current number of connections.
-        """
+        """Open the missing connections. After a failure, try only one at a time."""
         if self.waiting:
             return
         if self.failing:

@@ -35,9 +35,11 @@ class CoordinatorComposer(Composer):
         super().__init__(defaults, prepared)
         self._literal = literal
 
-    def compose(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
+    def compose(
+        self, message: Message, comment: str = "", *, repeated: bool = False, time_limit: int | None = None
+    ) -> list[Step]:
         local = message._replace(settings=_coordinator_settings(message.settings))
-        steps = super().compose(local, comment, repeated=repeated)
+        steps = super().compose(local, comment, repeated=repeated, time_limit=time_limit)
         first = len(steps) - len(message.statements)
         has_begun = message.isolation is not None or message.rollback
         *before, setup = steps[:first]
@@ -76,7 +78,7 @@ class CoordinatorComposer(Composer):
         return Step(f"do {self._literal(body)}".encode())
 
     def _propagated(self, settings: Settings) -> list[Step]:
-        """Return the step that makes the request's settings on workers, if there are any.
+        """Return the step that makes the request's settings on workers, or no step without such settings.
 
         All other settings are PostgreSQL's own, and the coordinator's values also apply on workers.
         """

@@ -49,7 +49,7 @@ class PostgreSQLNotFound(Exception):
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """Return the best installation: the newest one of the Python wheel, or else the system's.
+    """Return the best installation: the newest one in the Python wheel, or the system's.
 
     :param major: version of an existing data directory, None for any.
     :raises PostgreSQLNotFound: if there is none.
@@ -161,7 +161,6 @@ class EmbeddedServer:
             await deferToThread(_end, running)
 
     def uri(self, user: str = SUPERUSER, database: str | None = None) -> str:
-        """Return the server's URI for a user and a database (default: the one created by ``start``)."""
         path = f"{quote(user, safe='')}@/{quote(database or self._database, safe='')}"
         return f"postgresql://{path}?host={quote(self._sockets, safe='')}&port=5432"
 

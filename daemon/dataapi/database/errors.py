@@ -16,6 +16,7 @@ from dataapi.http.strict_json import INVALID_JSON
 if TYPE_CHECKING:
     import psycopg
 
+CANCELLED = "57014"
 READ_ONLY = "25006"
 """SQLSTATE of a write in a read-only transaction."""
 
@@ -49,10 +50,6 @@ class Diagnostics:
 
 
 def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
-    """Return the HTTP status.
-
-    :param anonymous: whether the statement ran as the anonymous role.
-    """
     state, message = diagnostics.sqlstate, diagnostics.message
     if state == "42501":
         return 401 if anonymous else 403
@@ -68,7 +65,7 @@ def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
 
 
 def to_error(diagnostics: Diagnostics, *, anonymous: bool) -> ApiError:
-    """Convert PostgreSQL's error to the client's. ``RAISE SQLSTATE 'PGRST'`` determines all of it."""
+    """Convert PostgreSQL's error to the client's. ``RAISE SQLSTATE 'PGRST'`` sets the whole response."""
     if diagnostics.sqlstate == "PGRST":
         return _from_raise(diagnostics)
     status = status_of(diagnostics, anonymous=anonymous)
@@ -151,13 +148,13 @@ def from_postgres(error: psycopg.Error, *, anonymous: bool) -> ApiError:
     if (diag.sqlstate or "").startswith(_QUOTING_CLASS):
         message, hint = without_aliases(message), hint and without_aliases(hint)
     client_error = to_error(Diagnostics(diag.sqlstate or "XX000", message, detail, hint), anonymous=anonymous)
-    if isinstance(client_error, DatabaseError) and _is_at_value(error):
-        return client_error.replaced(at_value=True)
-    return client_error
+    if not isinstance(client_error, DatabaseError):
+        return client_error
+    return client_error.replaced(at_value=_is_at_value(error), table=diag.table_name, column=diag.column_name)
 
 
 def _is_at_value(error: psycopg.Error) -> bool:
-    """Whether PostgreSQL failed to parse a parameter. The error context, which is localized, shows that."""
+    """Whether PostgreSQL failed to parse a parameter, according to the (localized) context of the error."""
     return _PARAMETER_CONTEXT.match(error.diag.context or "") is not None
 
 
@@ -207,10 +204,7 @@ def timed_out() -> ApiError:
 
 
 def unreachable(seconds: float) -> ApiError:
-    """Return the error for missing connections.
-
-    :param seconds: seconds until the next attempt to connect.
-    """
+    """Return the error if there is no connection. ``seconds`` is the time until the next attempt."""
     return _retry_after("PGRST000", "Database connection error. Retrying.", seconds)
 
 
@@ -226,8 +220,7 @@ def encoding_changed() -> ApiError:
 def connection_lost(cause: BaseException | None = None) -> ApiError:
     """Return the error for a lost connection. The outcome of the statement is unknown.
 
-    :param cause: PostgreSQL's error, if any. ``transaction_timeout`` is reported as such, because retrying
-        would not help.
+    ``transaction_timeout`` is reported as such, because retrying would not help.
     """
     # Between two messages of a transaction, libpq only provides the message text.
     timeout_text = "terminating connection due to transaction timeout"
@@ -251,7 +244,6 @@ def _retry_after(code: str, message: str, seconds: float) -> ApiError:
 
 
 MINIMUM_VERSION = 13
-"""Oldest supported major version of PostgreSQL."""
 
 
 def version_refusal(server_version: int) -> str | None:

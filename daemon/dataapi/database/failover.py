@@ -1,6 +1,6 @@
 """Failover: detects that another server has become the primary.
 
-A server is not abandoned just because it does not respond, but because another one accepts writes.
+An unresponsive server is only abandoned if another one accepts writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ PROBE_TIMEOUT = 1.0
 """Seconds to wait for the primary before the other servers are checked."""
 
 RIVAL_INTERVAL = 5.0
-"""Seconds between checks for another primary while the current one responds. It may not have been fenced."""
+"""Seconds between checks for another primary while the current one responds.
+
+After a failover, an old primary also responds unless it was fenced.
+"""
 
 
 class FailoverWatch:
@@ -37,7 +40,6 @@ class FailoverWatch:
     It does nothing if the connection string lists a single host.
 
     :param uri: libpq connection string that selects the primary.
-    :param succession: records newer primaries.
     :param on_failover: called with an unresponsive server when another one has become the primary.
     """
 
@@ -78,7 +80,6 @@ class FailoverWatch:
                 self._connection.close()
 
     async def check(self) -> None:
-        """Check whether the primary responds, and whether another server has replaced it."""
         primary = self._connection
         if primary is None or primary.lost:
             timeout = address.connect_timeout(self._parameters)

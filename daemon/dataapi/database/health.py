@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 60.0
 _CHECKS_PER_LIMIT = 10
-"""Number of checks during the shorter of the two limits."""
+"""Number of checks during the idle timeout or the lifetime, whichever is shorter."""
 
 
 class Ageing:
@@ -27,9 +27,6 @@ class Ageing:
 
     Old connections are replaced one at a time, so that others remain available.
 
-    :param sessions: all connections of the pool.
-    :param idle: free connections.
-    :param discard: closes a free connection.
     :param replace: closes an old connection when there is another one.
     """
 
@@ -95,12 +92,10 @@ READY_TIMEOUT = 2.0
 class Liveness:
     """Replaces unresponsive connections of a pool.
 
-    Messages have no timeout for this. Only connections without recent responses are probed.
+    Messages have no timeout that detects an unresponsive server. Only connections without recent responses
+    are probed.
 
-    :param sessions: all connections of the pool.
-    :param idle: free connections.
-    :param release: returns a connection to the pool.
-    :param discard: closes a connection, so that another one can be opened.
+    :param discard: closes a connection, to make room for a new one.
     :ivar silent: whether the database failed to respond to the last probe.
     """
 
@@ -172,7 +167,7 @@ class Liveness:
         if alive:
             self._release(session)
             if self._idle and self._idle[-1] is session:
-                # Probing is not a use: prefer connections that were really used.
+                # The next message uses the last connection. A probe is not a use, so do not prefer this one.
                 self._idle.insert(0, self._idle.pop())
         else:
             self._replace(session)

@@ -25,15 +25,12 @@ if TYPE_CHECKING:
 class Listener:
     """Calls back for each notification on some channels.
 
-    :param uri: libpq connection string.
     :param on_notification: called with channel and payload.
     :param setup: SQL to run in each new session.
-    :param on_lost: called when a session that listened is lost.
     :param on_reconnect: called when listening resumes. Notifications may have been missed, so state that
         depends on them must be reloaded.
-    :param backoff: delays between attempts to reconnect.
     :ivar notifications_blocked: whether the connection goes through a pooler in transaction mode that does
-        not forward notifications. That is rechecked with each attempt.
+        not forward notifications. Each attempt to listen checks this again.
     """
 
     _log = Logger()

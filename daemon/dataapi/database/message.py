@@ -5,7 +5,7 @@ A message is one transaction. Role and settings are local to it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,20 +18,81 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+SHORT = 0.002
+"""Maximum time of a short statement on its own connection, in seconds."""
+
+_MAX_AVERAGE = 2 * SHORT
+"""Maximum average of a short statement on shared connections, in seconds.
+
+It includes the time until the daemon reads results.
+"""
+
+_MAX_COUNTED = 0.01
+"""Maximum time to count for one run, in seconds. A busy machine can interrupt any run."""
+
+_MAX_RESULT = 8_192
+"""Maximum length of a short statement's result, in bytes or characters.
+
+A statement with a larger one gains nothing from the lane, and delays others (``tests/bench/lane.py``).
+"""
+
+_WEIGHT = 1 / 16
+
+_FIRST_RUNS, _MIN_PENALTY, _MAX_PENALTY = 3, 64, 1024
+
+
+class RecentTimes:
+    """Recent execution times of a statement. They determine whether it is short.
+
+    A statement is short after three short runs on its own connection. It is no longer short if its average on
+    shared connections is too long, or if one run there exceeds the time limit. Then it needs 64 more short
+    runs. The number doubles each time, up to 1,024. A run with a large result counts as long.
+
+    :ivar missing: number of further short runs until the statement is short, 0 if it is.
+    """
+
+    missing = _FIRST_RUNS
+    _penalty = _MIN_PENALTY
+    _average = 0.0
+
+    def add_own(self, seconds: float, rows: Sequence[Sequence[object]]) -> None:
+        if self.missing and seconds < SHORT and not _is_large(rows):
+            self.missing -= 1
+
+    def add_shared(self, seconds: float, rows: Sequence[Sequence[object]]) -> None:
+        """Add a run on a shared connection, not counting the time that it waited for other messages."""
+        counted = _MAX_COUNTED if seconds > _MAX_COUNTED or _is_large(rows) else seconds
+        self._average += (counted - self._average) * _WEIGHT
+        if self._average > _MAX_AVERAGE:
+            self.add_long()
+
+    def add_long(self) -> None:
+        self._average = 0.0
+        self.missing, self._penalty = self._penalty, min(2 * self._penalty, _MAX_PENALTY)
+
+
+def _is_large(rows: Sequence[Sequence[object]]) -> bool:
+    """Return whether the first value, which is the body of a response, is too long."""
+    value = rows[0][0] if rows and rows[0] else None
+    return isinstance(value, bytes | str) and len(value) > _MAX_RESULT
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
     """A statement with ``$1`` … ``$n`` parameters. Compared by identity, and prepared on first use.
 
-    The text contains identifiers of the catalog and parameters only, never text from a request.
+    The text contains only identifiers from the catalog and parameters, never text from a request.
 
     :ivar types: SQL type names of the parameters, such as ``bigint`` or ``text[]``; ``unknown`` lets
         PostgreSQL infer the type.
-    :ivar prepared: whether it is worth preparing.
+    :ivar shareable: whether it can be rolled back and run again without side effects outside of the database.
     """
 
     text: str
     types: tuple[str, ...]
     prepared: bool = True
+    shareable: bool = True
+    times: RecentTimes = field(default_factory=RecentTimes, init=False)
 
 
 class Bound(NamedTuple):
@@ -42,14 +103,9 @@ class Bound(NamedTuple):
 
 
 text_of = attrgetter("statement.text")
-"""Returns the SQL of a bound statement."""
 
 
 def explained(bound: Bound, options: str = "format json") -> Bound:
-    """Return the ``EXPLAIN`` of a statement.
-
-    :param options: comma-separated options of ``EXPLAIN``.
-    """
     text = f"explain ({options}) {bound.statement.text}"
     return Bound(Statement(text, bound.statement.types, prepared=False), bound.values)
 
@@ -60,15 +116,13 @@ class Message(NamedTuple):
     :ivar role: role of the transaction; never empty.
     :ivar settings: further transaction-local settings, set after the role.
     :ivar statements: run in order; the last one's rows are the result.
-    :ivar read_only: whether the transaction is read-only.
     :ivar rollback: whether to roll back after the result. This takes another round trip.
     :ivar caller: key for the fair distribution of connections among transactions of several messages, or "".
     :ivar isolation: upper-case isolation level such as ``SERIALIZABLE``; None for the login role's
         ``default_transaction_isolation``.
-    :ivar context: context of the request.
-    :ivar by_replica: whether a replica may run it.
     :ivar required_position: WAL position that a replica must have replayed.
     :ivar positioned: whether to report the WAL position after the commit. This takes another round trip.
+    :ivar shareable: whether it may share a connection with others.
     """
 
     role: str
@@ -82,6 +136,7 @@ class Message(NamedTuple):
     by_replica: bool = False
     required_position: Position = BEGINNING
     positioned: bool = False
+    shareable: bool = False
 
 
 FACTS = f"""
@@ -102,9 +157,9 @@ _DEFAULT_SOURCES = frozenset({"default", "configuration file", "session"})
 class Defaults:
     """Settings for each message of a connection. Compared by identity for speed.
 
-    :ivar undo: whether each message resets the session settings of the previous one. Not through a pooler,
-        because that would reset the pooler's own settings.
-    :ivar settings: settings made for each transaction before its own.
+    :ivar undo: whether each message resets the session settings of the previous one. False through a pooler,
+        because a reset would affect the pooler's own settings.
+    :ivar settings: settings to make for each transaction before the message's own settings.
     :ivar distributed: whether Citus is loaded. Its workers only get settings from ``SET LOCAL``.
     :ivar statement_timeout: the session's own timeout in milliseconds.
     :ivar begun: settings that the session started with. They are not repeated.
@@ -129,7 +184,7 @@ class Defaults:
         return (*settings, *sql_text.OWN_SETTINGS)
 
     def begin_session(self) -> Defaults:
-        """Return the defaults of sessions that start with the settings of each message.
+        """Return the defaults for sessions that already start with these settings.
 
         ``DateStyle`` is excluded, because it would change the order of day and month.
         """
@@ -153,7 +208,6 @@ def defaults_of(
 
     :param facts: rows of ``FACTS``.
     :param statement_timeout: in seconds; a timeout of the login role or the database takes precedence.
-    :param configured: further settings.
     """
     settings = list(configured)
     if search_path:

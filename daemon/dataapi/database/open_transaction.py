@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dataapi.http.messages import Fact
 
 FIRST_FETCH = 100
-"""Number of rows in the first fetch. Their size determines the next fetch."""
+"""Number of rows in the first fetch. The size of these rows determines the next fetch."""
 
 _MAX_ROWS = 10_000
 
@@ -37,8 +37,8 @@ _MAX_ROWS = 10_000
 class Continuation:
     """The next step of an open transaction.
 
-    :ivar settings: settings made before the statements.
-    :ivar read_only: whether the step is read-only in a writable transaction. Its settings then end with it.
+    :ivar read_only: whether the step is read-only in a writable transaction. The settings of such a step end
+        with the step.
     :ivar restored: settings to reset to their defaults first.
     """
 
@@ -53,11 +53,9 @@ class OpenTransaction:
 
     Its methods raise the same errors as ``Pool.run``.
 
-    :param composer: composes the connection's messages.
     :param report: receives the duration of its statements.
-    :param comment: prefix of its statements.
-    :param anonymous: whether its role is the anonymous role, for which a missing privilege is 401 and not
-        403.
+    :param anonymous: whether the role is the anonymous role. Its missing privileges are reported with 401
+        instead of 403.
     """
 
     def __init__(
@@ -101,7 +99,7 @@ class OpenTransaction:
         return await self._send([self._next(rows)])
 
     async def end(self, *, rollback: bool = False) -> None:
-        """End the transaction. Deferred constraints are checked in any case."""
+        """End the transaction. Deferred constraints are checked even before a rollback."""
         await self._send([*self._closing(), *(UNDOING if rollback else COMMITTING)])
 
     async def position(self) -> str:
@@ -150,15 +148,14 @@ _SAVEPOINT_END = [Step(b"rollback to savepoint step"), Step(b"release savepoint 
 def next_fetch(fetched: int, size: int, batch: int) -> int:
     """Return the number of rows to fetch next, for batches of about ``batch`` bytes.
 
-    :param fetched: number of rows in the last fetch.
-    :param size: size of the last fetch in bytes.
+    ``fetched`` and ``size`` are the number of rows in the last fetch and their size in bytes.
     """
     fitting = batch * fetched // max(1, size)
     # Rows differ in size, so grow by a factor of at most four.
     return max(1, min(fitting, fetched * 4, _MAX_ROWS))
 
 
-# The insert position, because the commit may not be flushed yet (synchronous_commit = off).
+# Uses the insert position, because the commit may still be unflushed (synchronous_commit = off).
 POSITION = f"""
 select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint

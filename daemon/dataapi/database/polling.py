@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 class Polling:
     """Polls libpq whenever its socket is ready, until the operation is complete.
 
-    While libpq connects, its socket may change or die. libpq is polled in any case, because only it knows the
-    reason, and whether it tries another address.
+    While libpq connects, its socket may change or be closed. libpq is polled even then, because only it can
+    report the error or try another address.
 
-    :param socket: returns libpq's socket descriptor.
     :param poll: continues the operation, and returns the direction to wait for.
     """
 

@@ -25,9 +25,10 @@ from dataapi.database import address, errors
 from dataapi.database.cancel import RESPONSE_TIMEOUT, Canceller, ControlConnection, cancel_all, end_statement
 from dataapi.database.connection import ConnectionFailed, ServerStatus
 from dataapi.database.connector import Connector
+from dataapi.database.express_lane import ExpressLane, LaneFigures
 from dataapi.database.health import Ageing, Liveness
 from dataapi.database.open_transaction import FIRST_FETCH, next_fetch
-from dataapi.database.session import Session, SessionOptions, StartUp
+from dataapi.database.session import NeedsOwnConnection, Session, SessionOptions, StartUp
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import QueueWait, ignore
 
@@ -43,16 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """Statistics of a pool.
+    """Numbers of connections (``size`` is the maximum), and of messages and streams that wait for one.
 
-    :ivar size: maximum number of connections.
-    :ivar open: current number of connections.
-    :ivar idle: number of free connections.
-    :ivar in_use: number of connections in use.
-    :ivar waiting: number of messages and streams that wait for a connection.
-    :ivar timeouts: total number of messages and streams that timed out while waiting.
-    :ivar connects: total number of connections established.
-    :ivar cancels: total number of statements abandoned by their callers.
+    Totals: waits that timed out, connections established, and statements abandoned by their callers.
     """
 
     size: int
@@ -63,12 +57,13 @@ class PoolFigures:
     timeouts: int
     connects: int
     cancels: int
+    lane: LaneFigures
 
 
 _token = partial(token_hex, 8)
 
 BATCH = 65_536
-"""Approximate size of a stream's batch in bytes: what Twisted buffers before it pauses a slow reader."""
+"""Approximate size of a stream's batch, in bytes. Twisted buffers this amount before it pauses a producer."""
 
 
 FETCH_TIMEOUT = 30.0
@@ -77,10 +72,7 @@ FETCH_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class TimedPool:
-    """A pool with a timeout for the daemon's own SQL.
-
-    :ivar seconds: see ``Pool.fetch``.
-    """
+    """A pool with a timeout for the daemon's own SQL, in seconds (see ``Pool.fetch``)."""
 
     pool: Pool
     seconds: float
@@ -95,9 +87,7 @@ class Pool:
     :param uri: libpq connection string. ``connect_timeout`` limits each attempt (default: 10 seconds).
     :param size: maximum number of connections, not counting the one for cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
-    :param options: how each connection is used.
-    :param anonymous_role: role for which a missing privilege is 401 and not 403.
-    :param backoff: delays between attempts to reconnect.
+    :param anonymous_role: role whose missing privileges are reported with 401 instead of 403.
     :param token: returns random letters and digits, which make a connection's prepared statements unique.
     :ivar on_pooler: called when connections start to go through a pooler.
     :raises psycopg.ProgrammingError: if ``uri`` is invalid.
@@ -143,6 +133,12 @@ class Pool:
         )
         self._ageing = Ageing(reactor, options, self._sessions, self._idle, self._discard, self._replace)
         self.on_pooler: Callable[[], None] | None = None
+        self._lane: ExpressLane | None = None
+        if options.lane != "off":
+            self._lane = ExpressLane(
+                reactor, size=size, always=options.lane == "always",
+                opened=self._sessions, idle=self._idle, outdated=self._outdated, release=self._release,
+            )  # fmt: skip
         self._stopped = True
         self._drained: defer.Deferred[None] | None = None
         self._cancels = 0
@@ -158,6 +154,9 @@ class Pool:
         """Reject new messages, wait up to ``grace`` seconds for running ones, then cancel them and close."""
         self._stopped = True
         self._connector.stop()
+        if self._lane is not None:
+            self._lane.stop()
+            self._lane = None
         self._end_renewals()
         self._queue.fail_all(self._unavailable)
         self._slot_queue.fail_all(self._unavailable)
@@ -179,13 +178,15 @@ class Pool:
     def resize(self, size: int) -> None:
         """Change the maximum number of connections. Surplus connections are closed when they are free."""
         self._size = size
+        if self._lane is not None:
+            self._lane.resize(size)
         while self._idle and len(self._sessions) > size:
             self._discard(self._idle[-1])
         self._outdated.update(tuple(self._sessions)[size:])
         self._grow()
 
     def renew(self) -> defer.Deferred[None]:
-        """Replace all connections, those in use as soon as they are free.
+        """Replace all connections. Connections in use are replaced when they are free.
 
         New sessions use the current settings of ``alter database`` and ``alter role``. Existing connections
         are used until there is a new one.
@@ -193,7 +194,7 @@ class Pool:
         :return: fires when messages get new connections, or connecting has failed.
         """
         self._start_up.forget()
-        self._outdated = set(self._sessions)
+        self._outdated.update(self._sessions)
         renewed: defer.Deferred[None] = defer.Deferred()
         self._renewals.append(renewed)
         if self._stopped or not self._sessions:
@@ -270,6 +271,7 @@ class Pool:
             waiting=len(self._queue.waiting) + len(self._slot_queue.waiting),
             timeouts=self._queue.timeouts + self._slot_queue.timeouts,
             connects=self._connector.connects, cancels=self._cancels,
+            lane=LaneFigures() if self._lane is None else self._lane.figures(),
         )  # fmt: skip
 
     async def run(self, message: Message) -> Rows:
@@ -281,9 +283,21 @@ class Pool:
         :raises DatabaseUnavailable: if there is no connection, or it is lost.
         :raises ApiError: if PostgreSQL cannot store a value.
         """
+        anonymous = message.role == self._anonymous_role
+        if self._lane is not None and self._lane.accepts(message):
+            try:
+                return await self._lane.run(message, anonymous=anonymous)
+            except NeedsOwnConnection:
+                pass
         session = self._idle.pop() if self._idle else await self._wait(message.context.report)
+        began = perf_counter()
         try:
-            return await session.run(message, anonymous=message.role == self._anonymous_role)
+            rows = await session.run(message, anonymous=anonymous)
+            times = message.statements[-1].statement.times
+            if times.missing:
+                in_use = len(self._sessions) - len(self._idle)
+                times.add_own((perf_counter() - began) / max(1, in_use), rows)
+            return rows
         except ApiError as error:
             raise await session.explained(error, message) from error.__cause__
         finally:
@@ -336,7 +350,7 @@ class Pool:
 
     @asynccontextmanager
     async def open_transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
-        """Begin a transaction of several messages with this one. The caller continues and ends it.
+        """Begin a transaction of several messages with this message. The caller continues and ends it.
 
         An exception rolls it back. Raises the same errors as ``run``.
         """

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dataapi.database.steps import Rows
 
 PROCESS = "select pg_catalog.pg_backend_pid()"
-"""Query for the ID of the server process."""
 
 _TURNS = (0, 1, 1, 0, 0, 1) * 2
 """Order in which two connections send their queries.
@@ -34,8 +33,7 @@ poolers that reuse the least recently used one.
 def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | None:
     """Return a warning for a project behind a pooler in transaction mode, or None if its settings are right.
 
-    :param prepared: ``db-prepared-statements``, None for automatic.
-    :param listening: ``db-channel-enabled``, None for automatic.
+    ``prepared`` is ``db-prepared-statements``, ``listening`` is ``db-channel-enabled``. None means ``auto``.
     """
     keys = [*(["db-prepared-statements"] if prepared else []), *(["db-channel-enabled"] if listening else [])]
     if not keys:
@@ -80,8 +78,7 @@ async def is_transaction_pooled(connection: Connection) -> bool:
 async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[], Awaitable[int]]) -> bool:
     """Whether two open connections use the same server process, or one uses several.
 
-    :param one: returns the process ID of the first connection.
-    :param other: returns the process ID of the second connection.
+    Each argument returns the current process ID of one connection.
     """
     seen: tuple[set[int], set[int]] = set(), set()
     for turn in _TURNS:

@@ -18,7 +18,7 @@ _POSITION = re.compile("([0-9]{1,10}):([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 MAX_POSITIONS = 3600
 """Number of the primary's positions to store. It limits the lag that can be measured.
 
-With ``db-read-max-lag``, a replica that lags further behind gets no reads.
+With ``db-read-max-lag``, a replica that is older than all of these positions receives no reads.
 """
 
 

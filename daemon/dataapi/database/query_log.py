@@ -36,10 +36,6 @@ class QueryLog:
     slow: float | None
 
     def add(self, trip: RoundTrip, code: str = "") -> None:
-        """Log the statements of a message if required.
-
-        :param code: error code, or "".
-        """
         seconds = trip.ended - trip.began
         slow = self.slow is not None and seconds >= self.slow
         if not trip.text or not (self.every or code or slow):
@@ -62,8 +58,6 @@ def report_failure(
 ) -> None:
     """Report a message that failed or was cancelled, and raise the client's error.
 
-    :param anonymous: whether the role is the anonymous role, for which a missing privilege is 401 and not
-        403.
     :raises DatabaseError: if PostgreSQL reported an error.
     :raises DatabaseUnavailable: if the connection was lost.
     """

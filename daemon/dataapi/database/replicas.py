@@ -1,6 +1,7 @@
 """Reads on replicas, with fallback to the primary.
 
-Reads can be repeated safely. If a replica cannot run one, it runs elsewhere, and the client does not notice.
+Reads can be repeated safely. If a replica cannot run a read, another server runs it, and the client does not
+notice.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ POLL_INTERVAL = 0.5
 """Seconds between polls of all servers. A low lag limit requires more frequent polls."""
 _POLLS_PER_LIMIT = 4
 
-# Casting the position to an integer raises an error. In stricter isolation levels, the snapshot of the
-# following statements may be older than the replayed position.
+# Fails on a replica that has not replayed the position, because casting the position to an integer raises an
+# error. It also fails on replicas in stricter isolation levels, in which the snapshot of the following
+# statements may be older than the replayed position.
 _REPLAYED = Statement(
     "select case when not pg_catalog.pg_is_in_recovery() or "
     "(pg_catalog.pg_last_wal_replay_lsn() >= $1"
@@ -48,19 +50,16 @@ _NOT_REPLAYED = "22P02"
 _SERVER_ERRORS = ("0A", "22023", "25", "40", "42", "53", "55", "58", "XX")
 """Prefixes of SQLSTATEs that may depend on the server and not on the request.
 
-They include conflicts with recovery, features that a standby lacks, and names, roles and privileges that it
-does not have yet. Statements that timed out are not repeated.
+They include conflicts with recovery, features that a standby lacks, and names, roles and privileges that have
+not been replicated yet. Statements that timed out are not repeated.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """Statistics of a replica.
+    """Statistics of a replica. ``obstacle`` is why it receives no reads. ``lag`` is in seconds.
 
-    :ivar obstacle: why it gets no reads, or None.
-    :ivar lag: replication lag in seconds, None if unknown.
-    :ivar reads: number of reads that it has completed.
-    :ivar repeated: number of reads that it failed, and that other servers repeated.
+    ``repeated`` is the number of reads that failed on the replica and were repeated on another server.
     """
 
     server: str
@@ -76,12 +75,7 @@ class ReplicaFigures:
 
 
 class Replica:
-    """One of the servers in ``db-read-uri``.
-
-    :ivar server: host and port.
-    :ivar pool: connections to it.
-    :ivar watch: polls its position.
-    """
+    """One of the servers in ``db-read-uri``. ``server`` is its host and port."""
 
     _log = Logger()
 
@@ -97,7 +91,6 @@ class Replica:
         self._logged: str | None = None
 
     def assess(self, progress: PrimaryProgress, max_lag: float | None, *, only_standby: bool) -> None:
-        """Decide whether the server may get reads, from the last polls of it and of the primary."""
         state = self.watch.state
         self.lag = None if state is None else progress.lag(state.position)
         if state is None:
@@ -113,13 +106,14 @@ class Replica:
 
     @property
     def obstacle(self) -> str | None:
-        """Why it gets no reads, or None.
+        """Why the replica receives no reads, or None.
 
-        If a newer primary is known, a server that is not known to follow it may lack recent transactions.
+        If a newer primary is known, a replica may lack recent transactions unless it is known to follow that
+        primary.
         """
         state = self.watch.state
         if self._obstacle is None and state is not None and not self._succession.is_current(state.lineage):
-            return f"it may not follow the current primary: it is on timeline {state.lineage.timeline}"
+            return f"it is not known to follow the new primary: it is on timeline {state.lineage.timeline}"
         if self._obstacle is None and not self.pool.available:
             return f"there is no connection to it: {self.pool.trouble or 'not connected yet'}"
         return self._obstacle
@@ -146,9 +140,9 @@ class Replica:
 class Replicas:
     """Runs messages on the primary, and reads on replicas.
 
-    :param uri: connection string for the replicas. They share the reads with ``load_balance_hosts=random``,
-        otherwise the first available one gets them.
-    :param primary_uri: connection string for the primary, to compare them with.
+    :param uri: connection string for the replicas. With ``load_balance_hosts=random``, the replicas share the
+        reads. Otherwise, the first available one gets all of them.
+    :param primary_uri: connection string for the primary, with which the replicas are compared.
     :param max_lag: maximum lag of a replica in seconds, None for no limit.
     :param make_pool: returns a connection pool for a connection string.
     :param succession: shared with the connections to the primary.
@@ -222,7 +216,7 @@ class Replicas:
             if replica.watch.state is not None:
                 self._succession.add_server(replica.watch.state.lineage)
             elif replica.watch.silent:
-                # Its pending reads will be repeated elsewhere.
+                # Reads that are running on the replica will be repeated elsewhere.
                 replica.pool.abandon()
         lineage = None if primary is None else primary.lineage
         if self._succession.is_outdated(self._lineage) or lineage not in (None, self._lineage):
@@ -246,14 +240,14 @@ class Replicas:
                 yield replica
 
     def _load(self, replica: Replica) -> int:
-        """Return the sort key of a replica: its load if reads are shared or it is busy, else 0."""
+        """Return the sort key of a replica: its load if reads are shared or the replica is busy, else 0."""
         figures = replica.pool.figures()
         if self._shuffles or figures.waiting or figures.in_use >= figures.size:
             return figures.in_use + figures.waiting
         return 0
 
     async def run(self, message: Message) -> Rows:
-        """Run a message on an available replica, or else on the primary. See ``Pool.run``."""
+        """Run a message on an available replica, or on the primary if there is none. See ``Pool.run``."""
         if not message.by_replica:
             return await self._primary.run(message)
         guarded = _guarded(message)

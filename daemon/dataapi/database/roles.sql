@@ -1,4 +1,4 @@
--- The roles of the APIs, made where they are missing.
+-- Creates missing roles of the APIs.
 do $$
 begin
     if to_regrole('anon') is null then

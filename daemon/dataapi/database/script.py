@@ -120,10 +120,7 @@ def _connect(parameters: dict[str, Any]) -> _Connection:
 
 
 def _skip_old_primaries(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the newest primary if an old one still accepts writes, else all parameters.
-
-    :param parameters: libpq's parameters with several hosts.
-    """
+    """Return the parameters of the newest primary if an old one still accepts writes, else ``parameters``."""
     succession = Succession()
     servers = [
         (target.parameters, _lineage(target.parameters))

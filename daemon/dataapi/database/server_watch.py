@@ -23,8 +23,8 @@ RESPONSE_TIMEOUT = 1.25
 
 _UNRESPONSIVE = "it does not respond"
 
-# Only pg_read_all_stats can see a standby's received timeline. The one that others see lags by up to
-# checkpoint_timeout, and is never ahead.
+# Only pg_read_all_stats can see a standby's received timeline. The timeline that other roles see lags by up
+# to checkpoint_timeout, and is never ahead.
 SERVER_STATE = f"""
 select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_lsn(), '0/0')
     else pg_catalog.pg_current_wal_flush_lsn() end {MINUS} '0/0')::bigint, system_identifier,
@@ -36,27 +36,25 @@ select standby, (case when standby then coalesce(pg_catalog.pg_last_wal_replay_l
         pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint end
 from pg_catalog.pg_control_system(), lateral (select pg_catalog.pg_is_in_recovery() standby offset 0) role
 """
-"""Query for the fields of a ``ServerState``."""
 MAY_SEE_STATISTICS = f"""pg_catalog.pg_has_role('pg_read_all_stats',
     case when pg_catalog.current_setting('server_version_num')::int {operator_sql("<")} 160000
     then 'member' else 'set' end)"""
-"""Whether the login role can ``set role pg_read_all_stats``, which can see a standby's received timeline."""
+"""Whether the login role can ``set role pg_read_all_stats``, to see a standby's received timeline."""
 SERVER_STATE_SEEN = f"""
 select pg_catalog.set_config('role', 'pg_read_all_stats', true) where {MAY_SEE_STATISTICS};{SERVER_STATE}
 """
-"""Like ``SERVER_STATE``, as ``pg_read_all_stats`` if possible. The login role may not inherit its privileges.
+"""Query like ``SERVER_STATE`` that runs as ``pg_read_all_stats`` if the login role may set that role.
 
-The role is local to the message: a pooler may then assign the process to another client.
+The role is set because the login role need not inherit its privileges. It is local to the message, because a
+pooler may then assign the process to another client.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """State of a server.
+    """State of a server: its role, its replayed or written WAL position, and the lineage of that WAL.
 
-    :ivar standby: whether it is read-only.
-    :ivar position: replayed or written WAL position.
-    :ivar lineage: lineage that it follows or writes. A standby may be further ahead than we can see.
+    A standby may be further ahead on its lineage than we can see.
     """
 
     standby: bool
@@ -67,7 +65,7 @@ class ServerState:
 class ServerWatch:
     """Polls a server's state.
 
-    :param succession: for a connection string that selects the current primary.
+    :param succession: if the connection string selects the current primary, rejects old primaries.
     :ivar state: last state, None if the server does not respond.
     :ivar trouble: why there is no state, "" if there is one.
     :ivar silent: whether the last query timed out.

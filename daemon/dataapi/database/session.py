@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from time import perf_counter
-from typing import TYPE_CHECKING
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Literal
 
 import psycopg
 from twisted.internet import defer
 
 from dataapi.database import address, errors, sql_text
-from dataapi.database.connection import Connection, ConnectionFailed, ServerUnresponsive
+from dataapi.database.connection import (
+    Connection,
+    ConnectionAltered,
+    ConnectionFailed,
+    ServerUnresponsive,
+)
 from dataapi.database.coordinator import CoordinatorComposer
-from dataapi.database.message import FACTS, defaults_of, text_of
+from dataapi.database.message import FACTS, SHORT, defaults_of, text_of
 from dataapi.database.open_transaction import OpenTransaction, written_position
 from dataapi.database.pooler import supports_prepared
 from dataapi.database.query_log import report_failure
@@ -25,7 +30,7 @@ from dataapi.database.steps import (
     PreparedStatements,
     steps_of,
 )
-from dataapi.http.messages import Commit, RoundTrip
+from dataapi.http.messages import Commit, QueueWait, RoundTrip
 from dataapi.telemetry.logs import request_id
 
 if TYPE_CHECKING:
@@ -45,15 +50,16 @@ class SessionOptions:
     """How a pool's connections are used.
 
     :ivar search_path: schemas to set for each message, empty for the login role's.
-    :ivar settings: further settings for each message.
-    :ivar prepared_statements: whether to prepare statements. None decides per connection: not through a
-        pooler, unless it supports prepared statements.
+    :ivar prepared_statements: whether to prepare statements. With None, statements are prepared except on
+        connections to poolers that do not support them.
     :ivar statement_timeout: timeout of callers' statements in seconds, unless their role, function or
         database has its own; None for no timeout. It does not apply to the daemon's own SQL.
     :ivar idle_time: seconds after which an unused connection is closed, None for never.
     :ivar lifetime: seconds after which a connection is replaced, None for never.
     :ivar query_log: logs callers' SQL, None to disable.
     :ivar comments: whether to prefix callers' statements with a comment that identifies the request.
+    :ivar lane: which statements share connections: short ones (``auto``), all that allow it (``always``), or
+        none (``off``).
     """
 
     search_path: tuple[str, ...] = ()
@@ -64,16 +70,14 @@ class SessionOptions:
     lifetime: float | None = None
     query_log: QueryLog | None = None
     comments: bool = False
+    lane: Literal["auto", "always", "off"] = "auto"
 
 
 @dataclass(slots=True)
 class StartUp:
-    """Settings that a pool's sessions start with, once a first session has verified them.
+    """Settings with which a pool's sessions start, after the first session has verified them.
 
-    A pooler or a server may reject them. Then they are set for each message.
-
-    :ivar defaults: None until known.
-    :ivar refused: whether the server rejects them.
+    If a pooler or server rejects them, they are set in each message instead.
     """
 
     defaults: Defaults | None = None
@@ -84,18 +88,32 @@ class StartUp:
         self.refused = False
 
 
+TIME_LIMIT = 30
+"""Timeout of each statement of a shared message, in milliseconds."""
+
+_IDLE_INTERVAL = 0.01
+"""Seconds between measurements of the share of idle time."""
+
+
+class NeedsOwnConnection(Exception):
+    """Raised for a shared message that had no effect and must run again on its own connection."""
+
+
 class Session:
     """One of a pool's connections.
 
     :param token: makes the names of prepared statements unique.
-    :param start_up: state shared by the pool's sessions.
     :ivar cancelling: whether a pending cancel request could affect the next statement.
     :ivar opened: when the connection was established, by the reactor's clock.
-    :ivar uses: number of uses.
+    :ivar shareable: whether several messages may be in progress: not through a pooler, not with Citus, and
+        not if statements are not prepared.
     """
 
     __slots__ = (
         "_composer",
+        "_idle",
+        "_last_end",
+        "_leftovers",
         "_options",
         "_prefix",
         "_prepared",
@@ -105,6 +123,7 @@ class Session:
         "cancelling",
         "connection",
         "opened",
+        "shareable",
         "uses",
     )
     _composer: Composer
@@ -127,12 +146,13 @@ class Session:
         self._prefix = f"p{token}_"
         self._prepared: PreparedStatements | None = None
         self._rolls_back = False
+        self.shareable = False
+        self._leftovers = False
+        self._last_end = 0.0
+        self._idle = 0.0, 0.0, 1.0
 
     async def open(self, parameters: dict[str, str], timeout: float) -> None:
-        """Connect and determine what messages need.
-
-        :raises ConnectionFailed: if that fails.
-        """
+        """Connect, and determine the properties of the server. Raises ``ConnectionFailed``."""
         options, known_defaults = self._options, self._start_up.defaults
         if known_defaults is None:
             defaults = await self._connect(self.connection, parameters, timeout)
@@ -168,6 +188,8 @@ class Session:
             if defaults.distributed
             else Composer(defaults, self._prepared)
         )
+        prepared = self._prepared is not None and not options.comments
+        self.shareable = prepared and not pooled and not self._composer.blocked
 
     async def _connect(self, connection: Connection, parameters: dict[str, str], timeout: float) -> Defaults:
         await connection.open(parameters, timeout)
@@ -246,6 +268,67 @@ class Session:
         if query_log is not None:
             query_log.add(trip)
         return rows
+
+    async def run_shared(self, message: Message, *, anonymous: bool) -> Rows:
+        """Run a message with the lane's time limit, after those in progress. Raises the errors of ``run``.
+
+        :raises NeedsOwnConnection: if the message had no effect and must run again on its own connection.
+        """
+        self.uses += 1
+        context, statements, query_log = message.context, message.statements, self._options.query_log
+        began = perf_counter()
+        repeated, self._leftovers = self._leftovers, False
+        try:
+            steps = self._composer.compose(message, repeated=repeated, time_limit=TIME_LIMIT)
+            rows = await self.connection.send(steps, shared=True)
+        except BaseException as error:
+            self._check_retry(message, error, began)
+            report_failure(context.report, query_log, statements, began, error, anonymous=anonymous)
+            raise
+        ended = perf_counter()
+        seconds, self._last_end = ended - max(began, self._last_end), ended
+        if seconds > SHORT:
+            seconds *= self._idle_share(ended)
+        statements[-1].statement.times.add_shared(seconds, rows)
+        trip = RoundTrip(began, ended, "; ".join(map(text_of, statements)))
+        context.report(trip)
+        if query_log is not None:
+            query_log.add(trip)
+        return rows
+
+    def _idle_share(self, now: float) -> float:
+        """Return the share of recent time in which this thread was idle. Measuring it is expensive.
+
+        While the daemon is busy, results wait to be read. A long time then does not indicate a long
+        statement.
+        """
+        before, used_before, share = self._idle
+        if now - before > _IDLE_INTERVAL:
+            used = thread_time()
+            share = max(0.0, 1 - (used - used_before) / (now - before))
+            self._idle = now, used, share
+        return share
+
+    def _check_retry(self, message: Message, error: BaseException, began: float) -> None:
+        """Raise ``NeedsOwnConnection`` if running a shared message again is safe and useful.
+
+        :raises DatabaseUnavailable: if a write took effect on an altered connection.
+        """
+        if isinstance(error, ConnectionAltered):
+            if error.done and not message.read_only:
+                raise errors.connection_lost() from error
+        elif not isinstance(error, psycopg.Error):
+            return
+        elif errors.is_plan_invalid(error) and self._prepared is not None:
+            self._prepared.renew()
+        elif errors.has_leftover_settings(error):
+            self._leftovers = True
+        elif error.sqlstate == errors.CANCELLED:
+            message.statements[-1].statement.times.add_long()
+        elif error.sqlstate != errors.READ_ONLY:
+            return
+        message.context.report(QueueWait(began, perf_counter()))
+        raise NeedsOwnConnection from error
 
     async def _prepare_retry(self, error: psycopg.Error) -> None:
         if errors.is_plan_invalid(error) and self._prepared is not None:

@@ -46,14 +46,13 @@ def quote_literal(text: str) -> str:
 
 
 OWN_SCHEMA = "pg_catalog"
-"""Schema of PostgreSQL's own objects."""
 
 
 def operator_sql(operator: str, schema: str = OWN_SCHEMA) -> str:
     """Return a schema-qualified operator.
 
     PostgreSQL selects the best match for the argument types in all schemas of the search path. Roles that can
-    create operators or functions there could make other roles run them.
+    create operators or functions in these schemas could make other roles run them.
     """
     return f"operator({schema if schema == OWN_SCHEMA else quote_identifier(schema)}.{operator})"
 
@@ -117,10 +116,8 @@ _TOKEN = re.compile(
 
 
 REQUEST = "request."
-"""Prefix of the settings that describe the request."""
 
 CURSOR = "dataapi_rows"
-"""Name of the cursor for streams."""
 
 ISOLATION_LEVELS = ("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 """Isolation levels, weakest first."""
@@ -151,6 +148,7 @@ def opening(
     read_only: bool,
     *,
     guarded: bool = False,
+    time_limit: int | None = None,
 ) -> str:
     """Return the statement that sets the role and the settings of a transaction.
 
@@ -158,6 +156,7 @@ def opening(
 
     :param defaults: settings from the configuration, made before ``names``.
     :param guarded: whether it fails if the transaction did not begin with the current defaults.
+    :param time_limit: timeout of each following statement in milliseconds, None to keep that of the settings.
     :raises ValueError: if a setting is not allowed.
     """
     calls = [_call("role", "$1")]
@@ -165,6 +164,8 @@ def opening(
     calls += [_call(checked_setting(name), f"${slot}") for slot, name in enumerate(names, 2)]
     if read_only:
         calls.append(_call("transaction_read_only", "'on'"))
+    if time_limit is not None:
+        calls.append(_call("statement_timeout", f"'{time_limit}'"))
     return _evaluate(calls, _guard(read_only=read_only) if guarded else "")
 
 
@@ -185,14 +186,14 @@ def _evaluate(calls: Sequence[str], guard: str = "") -> str:
     counts = [f"pg_catalog.num_nonnulls({','.join(group)})" for group in groups]
     evaluation = f"{' operator(pg_catalog.+) '.join(counts)} operator(pg_catalog.>=) 0"
     if guard:
-        # Depends on a setting, so that the planner cannot evaluate the cast.
+        # The text depends on a setting, so that the planner cannot evaluate the cast in advance.
         leftovers = f"pg_catalog.concat('{LEFTOVERS}',{_current('transaction_isolation')})::boolean"
         evaluation = f"case when {guard} then {evaluation} else {leftovers} end"
     return f"select where {evaluation}"
 
 
 LEFTOVERS = f"{ERROR_MARKER}the transaction began with settings that were left for the session: "
-"""Prefix of the value in the error of a guarded transaction."""
+"""Prefix of the value that the error of a guarded transaction quotes."""
 
 
 def _guard(*, read_only: bool) -> str:
@@ -223,13 +224,11 @@ Unqualified names refer only to PostgreSQL's own objects, and dates are in a for
 BEGIN_OWN_SQL = "".join(
     f"select pg_catalog.set_config('{name}','{value}',true);" for name, value in OWN_SETTINGS
 )
-"""Makes ``OWN_SETTINGS`` for the rest of its transaction."""
 
 RESTORE_SEARCH_PATH = (
     "select pg_catalog.set_config(name,reset_val,true) from pg_catalog.pg_settings"
     f" where name {EQUAL} 'search_path';"
 )
-"""Restores the login role's search path."""
 
 
 def _call(name: str, value: str) -> str:
@@ -250,7 +249,7 @@ def begin(level: str) -> str:
 
 
 def with_types(text: str, types: tuple[str, ...]) -> Template:
-    """Return a statement with its parameters cast to their types. Those of type ``unknown`` are unchanged."""
+    """Return a statement with parameters cast to their types, except parameters of type ``unknown``."""
     return _cached_typed(text, types) if len(text) <= _MAX_CACHED_LENGTH else _typed(text, types)
 
 
@@ -272,7 +271,6 @@ _cached_typed = lru_cache(maxsize=1024)(_typed)
 
 
 def substitute_literals(text: str, types: tuple[str, ...], literals: Sequence[str]) -> str:
-    """Return a statement with already quoted literals in place of its parameters, cast to their types."""
     return _replace_parameters(text, lambda index: literals[index] + _cast(types, index))
 
 
@@ -297,7 +295,7 @@ def _without_comments(match: re.Match[str]) -> str:
 
 
 def comment(**members: str) -> str:
-    """Return an sqlcommenter comment with the non-empty members. Values are percent-encoded."""
+    """Return an sqlcommenter comment with the members that are not empty. Values are percent-encoded."""
     pairs = [f"{name}='{quote(value, safe='')}'" for name, value in sorted(members.items()) if value]
     return f"/*{','.join(pairs)}*/"
 

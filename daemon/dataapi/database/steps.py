@@ -20,7 +20,7 @@ from dataapi.database.message import Statement
 from dataapi.http.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from psycopg.abc import Buffer
     from psycopg.pq.abc import PGresult
@@ -40,7 +40,7 @@ class _BytesLoader(Loader):
 
 
 class _HexDumper(Dumper):
-    """Writes bytes as hex. libpq would use the format of the last opened connection."""
+    """Writes bytes as hex. libpq would use the format of the connection that was opened last."""
 
     oid = psycopg.adapters.types["bytea"].oid
 
@@ -74,26 +74,13 @@ def _context() -> LoadingContext:
 CONTEXT = _context()
 
 _transformer = Transformer(CONTEXT)
-_loads: dict[int, Callable[[bytes], Any]] = {psycopg.adapters.types[name].oid: bytes for name in _JSON}
 
 
 def rows(result: PGresult) -> Rows:
-    columns = range(result.nfields)
-    loads = []
-    for column in columns:
-        type_oid = result.ftype(column)
-        load = _loads.get(type_oid)
-        if load is None:
-            load = _loads[type_oid] = _transformer.get_loader(type_oid, _TEXT).load
-        loads.append(load)
-    result_rows = []
-    for row in range(result.ntuples):
-        values = []
-        for column in columns:
-            value = result.get_value(row, column)
-            values.append(None if value is None else loads[column](value))
-        result_rows.append(tuple(values))
-    return result_rows
+    _transformer.set_pgresult(result, format=_TEXT)
+    loaded = _transformer.load_rows(0, result.ntuples, tuple)
+    _transformer.set_pgresult(None, set_loaders=False)  # frees the memory of a large result
+    return loaded
 
 
 def encode_values(values: Sequence[str | None]) -> list[bytes | None]:
@@ -104,14 +91,11 @@ def encode_values(values: Sequence[str | None]) -> list[bytes | None]:
     encoded: list[bytes | None] = []
     try:
         for value in values:
-            if value is None:
-                encoded.append(None)
-            elif "\0" in value:
-                raise errors.unstorable("the character NUL (U+0000)")
-            else:
-                encoded.append(value.encode())
+            encoded.append(None if value is None else value.encode())
     except UnicodeEncodeError:
         raise errors.unstorable("a lone surrogate (U+D800 to U+DFFF)") from None
+    if b"\0" in b"".join(filter(None, encoded)):
+        raise errors.unstorable("the character NUL (U+0000)")
     return encoded
 
 
@@ -139,7 +123,7 @@ MAX_PREPARED = 200
 """Maximum number of prepared statements per connection."""
 
 MAX_PREPARED_POOLED = 500
-"""Maximum number of statements prepared per pooler connection, after which it is replaced."""
+"""Maximum number of statements prepared on a pooler connection before it is replaced."""
 
 _UNSAFE = re.compile(r"[^a-z0-9_]+")
 
@@ -156,6 +140,7 @@ class Prepared:
     text: bytes
     order: tuple[int, ...] | None = None
     ready: bool | None = None
+    step: Step = field(init=False)
 
     @property
     def deallocation(self) -> Step:
@@ -165,8 +150,8 @@ class Prepared:
 class Step(NamedTuple):
     """A statement to run.
 
-    :ivar values: values in text format, None for NULL; None instead of the list for no values.
-    :ivar types: OIDs of their types; PostgreSQL infers 0 and missing types.
+    :ivar values: values in text format, with None for NULL. None instead of a list if there are no values.
+    :ivar types: OIDs of the values' types. PostgreSQL infers types that are 0 or missing.
     :ivar prepared: the prepared statement to use. Without values, it is prepared and not run.
     """
 
@@ -196,9 +181,8 @@ class PreparedStatements:
 
     :ivar prefix: prefix of all names. It is unique, because an undetected pooler may mix the statements of
         clients.
-    :ivar shared: whether a pooler provides them. It shares statements with the same text among clients, so
-        the text starts with the role.
-    :ivar surplus: statements to deallocate.
+    :ivar shared: whether a pooler provides the statements. A pooler shares statements with equal texts among
+        its clients, so each text starts with the role.
     :ivar full: whether the limit for a connection to a pooler is reached.
     """
 
@@ -218,6 +202,8 @@ class PreparedStatements:
             if len(self._statements) > MAX_PREPARED and not self.shared:
                 self.surplus.append(self._statements.popitem(last=False)[1])
         self._statements.move_to_end(key)
+        if not values:
+            return prepared.step
         sent = encode_values(values)
         if prepared.order is not None:
             sent = [sent[slot] for slot in prepared.order]
@@ -242,7 +228,9 @@ class PreparedStatements:
             text = f"/*{self._edition}{_UNSAFE.sub('_', role.lower())}*/{text}"
         in_order = template.order == tuple(range(len(statement.types)))
         name = f"{self.prefix}{self._count}"
-        return Prepared(name.encode(), text.encode(), None if in_order else template.order)
+        prepared = Prepared(name.encode(), text.encode(), None if in_order else template.order)
+        prepared.step = Step(prepared.text, [], None, prepared)
+        return prepared
 
 
 _ALL = Prepared(b"all", b"", ready=True)
@@ -250,7 +238,7 @@ _ALL = Prepared(b"all", b"", ready=True)
 COMMITTING = [Step(b"commit")]
 ROLLING_BACK = [Step(b"rollback")]
 UNDOING = [Step(b"set constraints all immediate"), *ROLLING_BACK]
-"""Rolls back a transaction after checking deferred constraints, as a commit would."""
+"""Checks deferred constraints, as a commit would, and then rolls the transaction back."""
 
 BEGIN = Step(b"begin")
 _RESET = Statement("reset all", ())
@@ -269,7 +257,6 @@ class Composer:
     PostgreSQL has already applied. So the setup statement verifies that they match. If they do not, it fails
     (see ``errors.has_leftover_settings``), and the message is sent again as ``repeated``.
 
-    :param defaults: settings for each message.
     :param prepared: prepared statements, None to prepare none.
     :cvar blocked: whether each message is an explicit transaction block. The sender ends it.
     """
@@ -280,11 +267,14 @@ class Composer:
         self.prepared = prepared
         self._defaults = defaults
 
-    def compose(self, message: Message, comment: str = "", *, repeated: bool = False) -> list[Step]:
+    def compose(
+        self, message: Message, comment: str = "", *, repeated: bool = False, time_limit: int | None = None
+    ) -> list[Step]:
         """Return the steps of a message that is a complete transaction. With ``rollback``, it is left open.
 
         :param comment: prefix of its statements. They are then not prepared.
         :param repeated: whether it is sent again after an error.
+        :param time_limit: timeout of each statement in milliseconds, None to keep that of the settings.
         """
         defaults, role, prepared = self._defaults, message.role, self.prepared
         if not role or role == "none":
@@ -304,7 +294,7 @@ class Composer:
             guarded = True
             steps.append(step("", _RESET, ()))
         names, values = zip(*message.settings, strict=True) if message.settings else ((), ())
-        setup = _setup(names, defaults, message.read_only, guarded)
+        setup = _setup(names, defaults, message.read_only, guarded, time_limit)
         # The setup statement still runs as the login role.
         steps.append(step("", setup, (role, *values)))
         for bound in message.statements:
@@ -318,7 +308,7 @@ class Composer:
         return prepared.deallocations(surplus) + steps if prepared is not None and surplus else steps
 
     def compose_begin(self, message: Message, comment: str, *, cursor: bool = False) -> list[Step]:
-        """Return the steps that begin a transaction of several messages with this one.
+        """Return the steps that begin a transaction of several messages with this message.
 
         :param cursor: whether to declare a cursor for the last statement.
         """
@@ -378,7 +368,7 @@ class Composer:
     def _setup_steps(self, role: str, settings: Settings, *, read_only: bool) -> list[Step]:
         if not role or role == "none":
             raise _unknown_role(role)
-        setup = _setup(tuple([name for name, _ in settings]), self._defaults, read_only, False)
+        setup = _setup(tuple([name for name, _ in settings]), self._defaults, read_only, False, None)
         return [_plain(role, setup, (role, *[value for _, value in settings]))]
 
     def _unprepared(self, bound: Bound, comment: str) -> Step:
@@ -394,8 +384,10 @@ def _plain(_role: str, statement: Statement, values: Sequence[str | None], prefi
 
 
 @lru_cache(maxsize=1024)
-def _setup(names: tuple[str, ...], defaults: Defaults, read_only: bool, guarded: bool) -> Statement:
-    text = sql_text.opening(names, defaults.settings, read_only, guarded=guarded)
+def _setup(
+    names: tuple[str, ...], defaults: Defaults, read_only: bool, guarded: bool, time_limit: int | None
+) -> Statement:
+    text = sql_text.opening(names, defaults.settings, read_only, guarded=guarded, time_limit=time_limit)
     return Statement(text, ("unknown",) * (1 + len(names)))
 
 
@@ -405,7 +397,7 @@ def _as_login_role(defaults: Defaults, guarded: bool) -> Statement:
 
 
 def _unknown_role(role: str) -> DatabaseError:
-    """Return PostgreSQL's error for an unknown role. ``none`` would select the login role."""
+    """Return PostgreSQL's error for an unknown role. Used for ``none``: it would select the login role."""
     headers = (("WWW-Authenticate", "Bearer"),)
     return DatabaseError(401, "22023", f'role "{role}" does not exist', headers=headers)
 

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Identifies the WAL that a server writes or follows.
-
-    :ivar system: system identifier of the cluster and its physical copies.
-    :ivar timeline: incremented by each promotion.
-    """
+    """The WAL that a server writes or follows. ``system`` identifies a cluster and its physical copies."""
 
     system: int
     timeline: int
@@ -33,7 +29,6 @@ select system_identifier, ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
 from pg_catalog.pg_control_system() where not pg_catalog.pg_is_in_recovery()
 """
-"""Query for the lineage of a server that is not a standby."""
 
 
 class Succession:
@@ -65,7 +60,6 @@ class Succession:
                 observer()
 
     def add_server(self, lineage: Lineage) -> None:
-        """Record a server of a cluster with a known primary."""
         if lineage.system in self._newest:
             self.add_primary(lineage)
 
@@ -73,11 +67,9 @@ class Succession:
         return self._newest.get(lineage.system, 0)
 
     def is_outdated(self, lineage: Lineage | None) -> bool:
-        """Whether a server is known to be on an earlier timeline than the newest primary."""
         return lineage is not None and lineage.timeline < self.newest(lineage)
 
     def is_current(self, lineage: Lineage | None) -> bool:
-        """Whether a server is known to be on the newest primary's timeline."""
         return (
             lineage is not None
             and lineage.system in self._newest
@@ -88,5 +80,4 @@ class Succession:
         self._last = [*(one for one in self._last if one != server), server]
 
     def rank(self, server: Hashable) -> int:
-        """Return the sort key of a server. Servers with equal keys retain their order."""
         return self._last.index(server) + 1 if server in self._last else 0

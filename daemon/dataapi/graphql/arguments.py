@@ -1,8 +1,8 @@
 """Selected fields, and their arguments as trees.
 
-A tree is None for null, an ``InputLeaf``, a list or a dict of trees. Lists and dicts decide the structure of
-a statement, and leaves become its slots. Lists contain only input objects. A list of scalars or enum values
-is one leaf, because it is bound as one array.
+A tree is None for null, an ``InputLeaf``, or a list or dict of trees. Lists and dicts determine the structure
+of a statement, and leaves become its slots. Lists contain only input objects. A list of scalars or enum
+values is one leaf, because it is bound as one array.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ class Selector:
     def fields(
         self, sets: Iterable[gql.SelectionSetNode | None], type_names: frozenset[str]
     ) -> SelectedFields:
-        """Return the merged fields of selection sets by response key.
+        """Return the merged fields of selection sets by response key, for an object type and its interfaces.
 
-        :param type_names: the names of the object type and its interfaces.
         :raises GraphQLError: the condition of a directive is null.
         """
         fields: SelectedFields = {}
@@ -100,9 +99,10 @@ class Selector:
         definitions: Mapping[str, gql.GraphQLArgument],
         path: ResponsePath = (),
     ) -> dict[str, InputTree]:
-        """Return the arguments of a field or directive as trees, including defaults. Absent ones are omitted.
+        """Return the arguments of a field or directive as trees, including defaults.
 
-        :param path: the response path of the field, for errors.
+        Arguments without a value are omitted.
+
         :raises GraphQLError: a required variable has no value.
         """
         literals = self.literals(owner)
@@ -167,12 +167,14 @@ class Selector:
 
 
 InputTree: TypeAlias = "InputLeaf | list[InputTree] | dict[str, InputTree] | None"
-"""An argument. A variable with a list of objects that have the same members is one leaf."""
+"""The value of an argument.
+
+If a variable contains a list of objects with the same members, the whole list is one leaf.
+"""
 InputObject = Mapping[str, InputTree]
 
 
 def as_leaf(tree: InputTree) -> InputLeaf:
-    """Return a tree that validation guarantees to be a non-null leaf."""
     assert isinstance(tree, InputLeaf), "a scalar, an enum value or a list of these"
     return tree
 
@@ -188,14 +190,13 @@ def as_object(tree: InputTree) -> InputObject:
 
 
 def stored_value(mapping: TypeMapping, tree: InputTree) -> Parameter | None:
-    """Return the parameter for a value to store or to pass to a function, None for null."""
     if tree is None:
         return None
     return Parameter(as_leaf(tree).source(encoder(mapping)), mapping.parameter)
 
 
 class PartialObject(dict[str, InputTree]):
-    """An input object without the members that have absent variables."""
+    """An input object without the members whose values are absent variables."""
 
 
 def is_partial(tree: InputTree) -> bool:

@@ -26,8 +26,7 @@ from dataapi.sql.algebra import (
 class Page:
     """The page of rows that the arguments of a collection describe.
 
-    :ivar rows: the rows without the restriction to a position.
-    :ivar position: the start of the page, in the direction of paging.
+    ``position`` is where the page starts in the direction of paging. ``rows`` include the rows before it.
     """
 
     rows: Rows
@@ -41,10 +40,9 @@ Ordering = tuple[OrderTerm, str]
 
 
 def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
-    """Return the page of rows for the arguments of a collection.
+    """Return the page of rows for the arguments of a collection (docs/reference/graphql.md, Pagination).
 
-    :raises GraphQLError: incompatible arguments, or a cursor of another order
-        (docs/reference/graphql.md, Pagination).
+    :raises GraphQLError: the arguments are incompatible, or a cursor was created for another order.
     """
     provided = {name: tree for name, tree in arguments.items() if tree is not None}
     for one, other, message in _EXCLUSIVE:

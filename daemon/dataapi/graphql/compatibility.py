@@ -21,7 +21,10 @@ from dataapi.graphql.input_values import InputMembers, Literal, LiteralReading, 
 from dataapi.graphql.schema.shared_types import nullable
 
 _SEPARATOR = ":"
-"""Separates a variable's name from the number of its type. Names in documents cannot contain it."""
+"""Separates a variable's name from the number of its type.
+
+Names in documents cannot contain this character.
+"""
 
 
 def client_name(name: str) -> str:
@@ -41,7 +44,8 @@ class AdaptedDocument:
     :ivar literals: the arguments of fields and directives, by offset in the text.
     :ivar parameters: the names of parameters for literals and aliases, by offset in the text.
     :ivar literal_types: the types of extracted literals, by parameter name.
-    :ivar merges: whether fields with arguments may be merged. Their literals must then be equal.
+    :ivar merges: whether some fields with arguments have the same response key. If they are merged, their
+        literals must be equal.
     :ivar arguments_valid: whether all arguments are certainly valid, with any values of variables.
     """
 
@@ -78,12 +82,13 @@ def adapt(
     *,
     strict: bool = False,
 ) -> AdaptedDocument:
-    """Return an adapted document. Its operations declare no variables, so no rules on declarations apply.
+    """Return an adapted document.
 
-    Arguments of unknown fields and unknown arguments are ignored, because validation reports them.
+    Unless ``strict`` is true, its operations declare no variables, so no rules on declarations apply. Unknown
+    arguments, and arguments of unknown fields, are ignored, because validation reports them.
 
     :param parameters: the names of parameters for literals and aliases, by offset in the text.
-    :param strict: whether to keep declarations, types of variables and unused fragments.
+    :param strict: whether to keep the declarations and types of variables, and unused fragments.
     :raises GraphQLError: an operation declares a variable twice.
     """
     return _Adapter(schema, parameters or {}, strict=strict).adapt(document)
@@ -115,7 +120,7 @@ class _Adapter(LiteralReading):
             elif self._strict:
                 self._definition(node, None)
                 nodes.append(node)
-            elif node.name.value not in fragments:  # the first of several with the same name is used
+            elif node.name.value not in fragments:  # of several with the same name, the first is used
                 fragments[node.name.value] = node, self._definition(node, None)
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
         spread = [name for uses in operations.values() for name in uses.fragments]
@@ -229,7 +234,7 @@ def _reachable(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str
 
 
 def _cyclic(fragments: Mapping[str, _Uses]) -> set[str]:
-    """Return the fragments that lead to a cycle of spreads. Such a cycle is an error even if unused."""
+    """Return the fragments that reach a cycle of spreads. Such a cycle is an error even if unused."""
     spread_by: dict[str, list[str]] = {}
     remaining = {
         name: sum(1 for inner in uses.fragments if inner in fragments) for name, uses in fragments.items()

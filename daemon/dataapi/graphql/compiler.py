@@ -52,7 +52,7 @@ from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
 
 GROWTH_FACTOR, GROWTH_ROWS = 2, 1_000
-"""Assumed growth of a table since its rows were estimated: twice the rows and a thousand more."""
+"""Assumed growth of a table since its rows were estimated: twice the rows, plus a thousand."""
 
 
 class PageSize(Protocol):
@@ -67,19 +67,17 @@ class PageSize(Protocol):
 
 
 def capacity(table: Table) -> int | None:
-    """Return the maximum number of rows of a table, None if PostgreSQL has no estimate."""
     rows = table.estimated_rows
     return None if rows is None else GROWTH_FACTOR * rows + GROWTH_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The rows of a page, each with its nested pages.
+    """The number of rows of a page and of the pages nested in each of its rows.
 
-    :ivar page: the number of rows, fixed or from variables.
-    :ivar capacity: the maximum number of existing rows, None if unknown.
-    :ivar disjoint: whether pages of different parents share no rows, so that all of them together have no
-        more rows than the capacity.
+    :ivar capacity: the maximum number of rows in the table, None if unknown.
+    :ivar disjoint: whether pages of different parents share no rows. All of these pages together then have at
+        most ``capacity`` rows.
     """
 
     page: PageSize | int
@@ -91,7 +89,6 @@ class Cost:
         return int(self._rows(lambda page: page.count(variables)))
 
     def maximum(self) -> float:
-        """Return the maximum number of rows with any variables, infinite if there is no limit."""
         return self._rows(lambda page: inf if page.maximum is None else page.maximum)
 
     def _rows(self, size: Callable[[PageSize], float], parents: float = 1, *, distinct: bool = True) -> float:
@@ -132,7 +129,6 @@ def function_output(
 
 
 def member_key(key: str, node: FieldNode) -> Key:
-    """Return a member's name: the field's name, or the client's alias as a value."""
     if key == node.name.value:
         return Text(key)
     return Parameter(Alias(key) if key.startswith(PARAMETER) else Fixed(key), "text")
@@ -141,22 +137,18 @@ def member_key(key: str, node: FieldNode) -> Key:
 COUNT = Aggregate(AggregateFunction.COUNT)
 
 MAX_OBJECTS = 3_000
-"""Maximum number of objects that one operation may select. They take about half a second to compile.
+"""Maximum number of objects that one operation may select. Compiling this number takes about half a second.
 
 A short document with fragments that spread each other twice could select millions.
 """
 
 
 FieldOutput = Callable[[list[FieldNode]], Output]
-"""Compiles one field of an object from its merged nodes."""
 T = TypeVar("T")
 
 
 class Compiler:
-    """Compiles the fields of one operation and tracks the response path.
-
-    :ivar costs: the costs of the compiled pages.
-    """
+    """Compiles the fields of one operation, and tracks the response path and the costs of the pages."""
 
     def __init__(self, schema: RoleSchema, selector: Selector) -> None:
         self.schema = schema
@@ -166,9 +158,9 @@ class Compiler:
         self._objects = 0
 
     def at(self, key: str, nodes: list[FieldNode], compiled: Callable[[list[FieldNode]], T]) -> T:
-        """Return the output of a field.
+        """Compile a field and return its output.
 
-        :raises GraphQLError: with the field's location and response path.
+        :raises GraphQLError: compilation fails. The error contains the location and response path.
         """
         depth = len(self._path)
         self._path.append(key)
@@ -185,7 +177,7 @@ class Compiler:
     def costing(
         self, page: PageSize | int, table: Table | None = None, *, disjoint: bool = False
     ) -> Iterator[None]:
-        """Add the cost of a page. Pages compiled in this context are nested in its rows.
+        """Add the cost of a page. Pages compiled in this context are nested in the rows of that page.
 
         :param table: the table of the rows, None if a row may occur several times or belongs to no table.
         :param disjoint: whether the pages of different parents share no rows.
@@ -213,8 +205,8 @@ class Compiler:
     ) -> Object:
         """Return the output of an object with its selected fields.
 
-        :param in_list: whether the object is a list item. Errors then have the path of the first item,
-            because they do not depend on the row.
+        :param in_list: whether the object is a list item. The path of an error is then that of the first
+            item, because errors do not depend on the row.
         """
         self._objects += 1
         if self._objects > MAX_OBJECTS:
@@ -250,7 +242,7 @@ class Compiler:
                 return Value(ComputedValue(function), mapping.form, mapping.labels)
             case RelatedField() as related:
                 return self._related(view, related, nodes)
-            case None:  # validation allows no other field
+            case None:  # nodeId, the only other field that validation allows
                 return NodeId(view.table.schema, view.table.name, view.key)
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:

@@ -61,7 +61,6 @@ class Limits:
 
     :ivar depth: maximum nesting of fields, including fragments.
     :ivar aliases: maximum number of aliases in an operation. Fragments count at each spread.
-    :ivar tokens: maximum number of tokens in a document.
     :ivar cost: maximum number of rows that an operation may touch.
     """
 
@@ -76,12 +75,11 @@ DOCUMENT, TOKEN, LITERAL = 3_000, 330, 200
 
 
 class OperationPlanInput(NamedTuple):
-    """The input of the compiler: the part of a request that decides the plan. It is the key of cached plans.
+    """The input of the compiler: everything that determines the plan. It is the key of cached plans.
 
-    :ivar operation: the key of the operation.
     :ivar shapes: the shapes of variables and literal parameters in the operation's order, ``Undefined`` for a
         variable without a value.
-    :ivar failed: the errors of root fields with values that cannot be bound, by response key.
+    :ivar failed: the errors of root fields whose values cannot be bound, by response key.
     """
 
     operation: Hashable
@@ -90,10 +88,7 @@ class OperationPlanInput(NamedTuple):
 
 
 class CoercedRequest(NamedTuple):
-    """The coerced variables of a request.
-
-    :ivar variables: the values of variables and parameters by name.
-    """
+    """The coerced variables and parameters of a request by name, and the compiler's input."""
 
     input: OperationPlanInput
     variables: Mapping[str, Any]
@@ -101,11 +96,9 @@ class CoercedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of an operation.
+    """A variable of an operation, with its default's value and shape.
 
-    :ivar name: its name in the client's text.
-    :ivar inner_name: its name in the adapted document.
-    :ivar default: the value and the shape of its default, None if it has none.
+    ``name`` is its name in the client's text, ``inner_name`` the one in the adapted document.
     """
 
     name: str
@@ -117,14 +110,10 @@ class Variable:
 
 
 class GraphQLOperation:
-    """An operation of a validated document.
+    """An operation of a validated document. ``root`` is the name of its root type.
 
-    :param adapted: the document.
-    :param declared: the declarations of its variables.
-    :param root: the name of its root type.
-    :ivar key: equal for operations of a role that compile to the same plans. It does not refer to the
-        document.
-    :ivar is_mutation: whether the operation changes data.
+    :ivar key: a value that is equal for operations of a role that compile to the same plans. It holds no
+        reference to the document.
     :ivar is_subscription: whether the operation is executed again when its result changes.
     """
 
@@ -166,9 +155,8 @@ class GraphQLOperation:
     def coerce(self, raw: Mapping[str, Any], parameters: Parameters) -> CoercedRequest:
         """Return the coerced variables and the parameters. Variables without a value or default are omitted.
 
-        :param parameters: the literals and aliases extracted from the text.
-        :raises RequestRejected: a value is missing or invalid. The errors name the variable and the path in
-            it.
+        :raises RequestRejected: a value is missing or invalid. The errors contain the name of the variable
+            and the path of the value in it.
         """
         coerced, shapes = dict(parameters.values), list[Shape]()
         reading = Reading()
@@ -221,10 +209,10 @@ class Document:
 
     :param extracted: the literals and aliases of the text, for a document that other texts share.
     :ivar literal_types: the types of extracted literals, by parameter name.
-    :ivar is_exact: whether the document contains its literals and aliases.
-    :ivar key: equal for documents of a role that compile to the same plans.
+    :ivar is_exact: whether the document contains its literals and aliases, not parameters in their place.
+    :ivar key: a value that is equal for documents of a role that compile to the same plans.
     :ivar weight: the approximate size in bytes.
-    :raises RequestRejected: the text cannot be parsed or is invalid.
+    :raises RequestRejected: the text cannot be parsed, is invalid or exceeds a limit.
     """
 
     def __init__(
@@ -262,7 +250,7 @@ class Document:
             yield name, GraphQLOperation(adapted, operation, declarations[name], fragments, root, key)
 
     def operation(self, name: str | None) -> GraphQLOperation:
-        """Return the operation with a name, or the only one.
+        """Return the operation with a name, or the document's only operation if ``name`` is None.
 
         :raises RequestRejected: there is no such operation, or a name is required.
         """
@@ -281,7 +269,7 @@ class Document:
 def _shared(node: DocumentNode, schema: RoleSchema, extracted: ExtractedParameters) -> AdaptedDocument | None:
     """Return a valid document with parameters for literals and aliases, None if it cannot be shared.
 
-    Merged fields must have equal literals, and parameters cannot guarantee that.
+    Fields that are merged must have equal literals, and parameters cannot guarantee that.
     """
     adapted = adapt(node, schema.schema, extracted.names_by_offset, strict=schema.strict)
     if adapted.merges:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphql import GraphQLError, OperationDefinitionNode, parse
 from twisted.internet.threads import deferToThread
 from twisted.logger import Logger
 
@@ -44,7 +43,6 @@ class Documents:
     problems: list[str] = field(default_factory=list)
 
     def find(self, document_id: str) -> str | None:
-        """Return the text with an id or a hash. The hash may have its prefix."""
         text = self.by_id.get(document_id)
         return text if text is not None else self.by_hash.get(document_id.removeprefix(HASH_PREFIX))
 
@@ -57,7 +55,7 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
 
     :param documents: the persisted documents, None if no folder is configured.
     :param only: whether only persisted documents may run (``graphql-documents-only``).
-    :raises RequestRejected: at the document stage, with a code.
+    :raises RequestRejected: the document is unknown or not allowed to run. The error has a code.
     """
     persisted = documents or _NO_DOCUMENTS
     if request.query is not None:
@@ -75,7 +73,8 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
         return text
     text = persisted.by_hash.get(request.persisted_hash or "")
     if text is None and documents is None:
-        # Apollo's clients then send the text in every request; after the error below, in this one.
+        # After this error, Apollo's clients send the text in every request. After PersistedQueryNotFound,
+        # they repeat only this request with the text.
         raise _rejected("PERSISTED_QUERY_NOT_SUPPORTED", "PersistedQueryNotSupported")
     if text is None:
         raise _rejected("PERSISTED_QUERY_NOT_FOUND", "PersistedQueryNotFound")
@@ -83,13 +82,17 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
 
 
 def _rejected(code: str, message: str) -> RequestRejected:
+    from graphql import GraphQLError  # noqa: PLC0415 - most daemons have no persisted documents
+
     return RequestRejected(Stage.DOCUMENT, GraphQLError(message, extensions={"code": code}))
 
 
 def read_documents(files: Iterable[tuple[str, bytes | OSError]]) -> Documents:
-    """Return the documents in files. Invalid files and documents become problems.
+    """Return the documents in files.
 
-    :param files: names with contents, or with the errors of reading them.
+    Invalid files and documents become problems.
+
+    :param files: names of files, with their contents or the errors of reading them.
     """
     documents = Documents()
     for name, content in files:
@@ -159,6 +162,8 @@ def _add(documents: Documents, name: str, document_id: str, text: str) -> None:
 
 
 def _check(text: str) -> None:
+    from graphql import GraphQLError, OperationDefinitionNode, parse  # noqa: PLC0415 - as above
+
     try:
         text.encode()
         document = parse(text, no_location=True)
@@ -175,11 +180,7 @@ _log = Logger(namespace="dataapi.graphql")
 
 
 class DocumentFolder:
-    """The folder of one project's persisted documents.
-
-    :param path: the folder, None if none is configured.
-    :ivar documents: the documents read last, None if no folder is configured.
-    """
+    """The folder of one project's persisted documents. ``documents`` is None if no folder is configured."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -190,7 +191,7 @@ class DocumentFolder:
         return [] if self.documents is None else self.documents.problems
 
     async def load(self) -> None:
-        """Read the folder again. If that fails, log the error and retain the documents."""
+        """Read the folder again. If that fails, log the error and keep the previous documents."""
         if self._path is None:
             return
         try:

@@ -35,18 +35,24 @@ INTERNAL = "XX"  # the SQLSTATE class of internal errors
 DATA_EXCEPTION = "22000"
 
 LONG = 20_000
-"""Request size in bytes above which reading its variables takes long."""
+"""Maximum size of a request that is bound in the reactor's thread, in bytes.
+
+Reading the variables of larger requests would delay other requests.
+"""
 SHORT = 3_000
-"""Total size of a request and its document up to which compiling takes a few milliseconds."""
+"""Maximum total size of a request and its document that are compiled in the reactor's thread, in bytes.
+
+Such a request takes milliseconds to compile.
+"""
 
 
 class RequestAttempt(NamedTuple):
-    """One attempt at a request. A later attempt may depend on an earlier one.
+    """An attempt to execute a request, with the results of earlier attempts.
 
     :ivar refreshed: whether the catalog is newer than that of the first attempt.
-    :ivar exact: whether the document has exactly the request's text. Its errors then have locations.
-    :ivar failed: the errors of fields with values that cannot be bound, by response key. None before a field
-        failed.
+    :ivar exact: whether to use a document with exactly the request's text, so that errors have locations.
+    :ivar failed: the errors of fields whose values cannot be bound, by response key. None until a field
+        fails.
     """
 
     catalog: Catalog
@@ -67,8 +73,7 @@ class TryAgain(Exception):
 class BoundOperation(NamedTuple):
     """An operation with the values of one request.
 
-    :ivar variables: the coerced variables and the parameters of the document.
-    :ivar extensions: members of the response's ``extensions`` that are known before it runs.
+    ``extensions`` are the members of the response's ``extensions`` that are known before the operation runs.
     """
 
     operation: GraphQLOperation
@@ -87,10 +92,7 @@ class Engine:
 
     :param catalog: returns the current catalog, None if there is none yet.
     :param documents: returns the persisted documents, None if no folder is configured.
-    :param refresh: returns an up-to-date catalog.
-    :param worker: runs long work.
-    :ivar requests: number of requests.
-    :ivar hits, misses: number of requests with a cached plan, and with a compiled one.
+    :ivar hits, misses: numbers of requests whose plan was cached, and whose plan had to be compiled.
     """
 
     def __init__(
@@ -132,8 +134,8 @@ class Engine:
     async def execute(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
         """Return the response to a request.
 
-        A request is retried, before anything has happened, at most once for each of these reasons. A newer
-        catalog resets the other two:
+        A request that had no effect is retried for these reasons, at most once for each. After a retry with a
+        newer catalog, the other two retries are possible again:
 
         - A name or type is unknown, and a newer catalog may have it.
         - The error of a shared document lacks its location in the client's text.
@@ -161,7 +163,7 @@ class Engine:
             attempt = RequestAttempt(newer, self._roles[caller.role], refreshed=True)
 
     async def _prepare_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
-        """Return a catalog with the caller's role and prepare the role.
+        """Return a catalog that contains the caller's role, and create the role's ``GraphQLRole``.
 
         :raises ApiError: there is no catalog, or the role does not exist.
         """
@@ -204,13 +206,24 @@ class Engine:
             if requested.get("explain") is True:
                 plans = await self._transactions.explain(catalog, http, caller, bound.statements)
                 extensions = {**extensions, "explain": plans}
-            data = await self._run(bound, caller, http, catalog, requested)
+            plan = bound.plan
+            if plan.fields:
+                data = await run_separately(
+                    self._transactions, catalog, http, caller, plan.fields, bound.variables
+                )
+            elif not bound.statements:
+                data = plan.constant(bound.variables)
+            else:
+                by_replica = plan.read_only and requested.get("consistency") != "primary"
+                [[data]] = await self._transactions.run(
+                    catalog, http, caller, bound.statements, read_only=plan.read_only, by_replica=by_replica
+                )
         except DatabaseError as error:
             failure = await self._failure(error, bound, caller, http, catalog)
             return GraphQLResponse(Stage.EXECUTION, "null", (failure,), extensions)
         except (RequestRejected, GraphQLError, RecursionError) as error:
             return _rejected(error)
-        errors = _formatted(bound.plan.errors) if bound.plan.errors else ()
+        errors = _formatted(plan.errors) if plan.errors else ()
         return GraphQLResponse(Stage.EXECUTION, data, errors, extensions, bound.operation.is_subscription)
 
     async def _compiled(
@@ -223,28 +236,6 @@ class Engine:
         bound = work() if is_short else await self._worker.run(work)
         assert bound is not None, "may_compile is true"
         return bound
-
-    async def _run(
-        self,
-        bound: BoundOperation,
-        caller: Caller,
-        http: Request,
-        catalog: Catalog,
-        requested: Mapping[str, Any],
-    ) -> str:
-        plan = bound.plan
-        if plan.fields:
-            return await run_separately(
-                self._transactions, catalog, http, caller, plan.fields, bound.variables
-            )
-        if not bound.statements:
-            return plan.constant(bound.variables)
-        by_replica = plan.read_only and requested.get("consistency") != "primary"
-        [[data]] = await self._transactions.run(
-            catalog, http, caller, bound.statements, read_only=plan.read_only, by_replica=by_replica
-        )
-        text: str = data
-        return text
 
     async def _failure(
         self,
@@ -274,12 +265,12 @@ class Engine:
 def _bind(
     request: GraphQLRequest, text: str, attempt: RequestAttempt, limits: Limits, *, may_compile: bool
 ) -> BoundOperation | None:
-    """Return the bound operation of a request: document, plan, bind.
+    """Find or create the document and the plan of a request, bind its values, and return the operation.
 
-    :param may_compile: whether to create a document or plan that is not cached. If false, return None
+    :param may_compile: whether to create a document or plan that is not cached. If false, None is returned
         instead.
-    :raises RequestRejected: the request is invalid.
     :raises GraphQLError: an argument is invalid.
+    :raises RequestRejected: the request is invalid.
     :raises TryAgain: another attempt is needed.
     """
     role = attempt.role
@@ -342,14 +333,14 @@ def _check_may_run(operation: GraphQLOperation, request: GraphQLRequest) -> None
 
 
 def _explain_not_allowed() -> RequestRejected:
-    """Return the error for a role that may not see plans. Plans contain values of tables."""
+    """Return the error for a role that is not allowed to see plans. Plans contain values from tables."""
     code = {"code": "EXPLAIN_NOT_ALLOWED"}
     error = GraphQLError(f"extensions.explain requires the role {SERVICE_ROLE}.", extensions=code)
     return RequestRejected(Stage.VALIDATION, error)
 
 
 def _may_be_outdated(response: GraphQLResponse) -> bool:
-    """Return whether a newer catalog could change the response, and nothing has happened yet."""
+    """Return whether to retry with a newer catalog: it could change the response, and nothing was written."""
     if response.stage in (Stage.VALIDATION, Stage.VARIABLES):
         return True
     codes = {error.get("extensions", {}).get("code") for error in response.errors}
@@ -375,11 +366,12 @@ def _formatted(errors: tuple[GraphQLError, ...]) -> tuple[Mapping[str, Any], ...
 def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mapping[str, Any]:
     """Return PostgreSQL's error for the client: message, SQLSTATE and root field.
 
-    Details and hints are omitted, because they may contain values of rows that the role may not see.
+    Details and hints are omitted, because they may contain values of rows that the role is not allowed to
+    see.
 
     :param keys: the response keys of the root fields, None for fields that need no database.
-    :raises RuntimeError: an internal error of PostgreSQL, which is only logged, unless it was raised for an
-        invalid value.
+    :raises RuntimeError: PostgreSQL reported an internal error that no invalid value caused. The client does
+        not get its message.
     """
     if error.code.startswith(INTERNAL) and not error.at_value:
         raise RuntimeError(f"PostgreSQL failed: {error.code}: {error.message}") from error
@@ -389,6 +381,6 @@ def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mappi
     if violation is not None:
         message, code = violation.reason, DATA_EXCEPTION
         fields = [key for index, key in enumerate(keys) if key is not None and index == violation.index]
-    # Of several fields, PostgreSQL does not report which one failed.
+    # If there are several fields, PostgreSQL does not report which one failed.
     path = {"path": fields} if len(fields) == 1 else {}
     return {"message": message, **path, "extensions": {"code": code}}

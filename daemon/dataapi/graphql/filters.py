@@ -80,7 +80,8 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
 def _related_condition(related: RelatedField, member: InputTree) -> Condition | None:
     """Return the condition on related rows.
 
-    An empty filter matches any row. It is omitted if it is only empty because variables are absent.
+    An empty filter matches any row. If a filter is only empty because variables are absent, it has no
+    condition.
     """
     if related.to_one:
         return _row_condition(related, member)
@@ -126,8 +127,8 @@ def operand(field: ColumnField) -> Expression:
 def operator_conditions(left: Expression, mapping: TypeMapping, operators: InputObject) -> list[Condition]:
     """Return the conditions of a value's filter, one per operator.
 
-    As in SQL, comparing with null is neither true nor, under ``not``, false. Otherwise a null variable could
-    extend an update or a delete to all rows.
+    As in SQL, a comparison with null is neither true nor false, so it matches no row, even under ``not``.
+    Otherwise a null variable could extend an update or a delete to all rows.
     """
     conditions: list[Condition] = []
     for name, tree in operators.items():
@@ -156,7 +157,7 @@ def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf:
     type_ = mapping.parameter
     encode: Encode = encoder(mapping) if mapping.own is not None else encode_value
     if operator is Operator.STARTS_WITH and mapping.own is not None:
-        # citext has no such operator, and text's is case-sensitive. citext's LIKE ignores case.
+        # citext has no operator ^@, and that of text is case-sensitive. citext's LIKE ignores case.
         operator, encode = Operator.LIKE, _encode_prefix
     if mapping.is_list:
         encode = encode_list

@@ -1,8 +1,8 @@
 """Adaptations of graphql-core that depend on its internals.
 
-A parser that uses regular expressions and little memory, visits that leave no reference cycles, and types and
-schemas that are created lazily. A schema of a thousand tables has about 15,000 types, of which a
-role's documents use a few.
+This module contains a parser that uses regular expressions and little memory, visits that leave no reference
+cycles, and types and schemas that are created lazily. A schema of a thousand tables has about 15,000 types,
+of which a role's documents use a few.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphql.language.parser import Parser
 from graphql.type.schema import InterfaceImplementations
 
 LONGEST_BLOCK_STRING = 100_000
-"""Maximum length of a block string, which graphql-core reads character by character."""
+"""Maximum length of a block string. graphql-core reads it character by character."""
 
 _IGNORED = re.compile(r"(?:[ \t,\ufeff\r\n]++|#[^\r\n\ud800-\udfff]*+)*+")
 _TOKEN = re.compile(
@@ -29,7 +29,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r'[^"\\\r\n\ud800-\udfff]*+')
-# Not possessive: before Python 3.11.5 a group that fails halfway leaves the match one character too long.
+# The outer group is not possessive: before Python 3.11.5, a possessive group that fails halfway leaves the
+# match one character too long.
 _BLOCK_STRING = re.compile(r'"""(?:[^"\\]++|\\"""|\\|"(?!""))*')
 _PUNCTUATORS = {kind.value: kind for kind in gql.TokenKind}
 
@@ -37,8 +38,7 @@ _PUNCTUATORS = {kind.value: kind for kind in gql.TokenKind}
 def parse_document(text: str, tokens: int) -> tuple[gql.DocumentNode, int]:
     """Return the syntax tree of a document and its number of tokens.
 
-    :param tokens: maximum number of tokens.
-    :raises GraphQLError: a syntax error, or too many tokens.
+    :raises GraphQLError: the syntax is invalid, or the document has more than ``tokens`` tokens.
     """
     lexer = _Lexer(_SourceText(text))
     parsed = _DocumentParser(lexer.source, lexer=lexer, max_lexical_tokens=tokens).parse_document()
@@ -46,19 +46,17 @@ def parse_document(text: str, tokens: int) -> tuple[gql.DocumentNode, int]:
 
 
 def location_of(node: gql.Node) -> gql.SourceLocation | None:
-    """Return the line and column of a node, None if it is not from a text."""
     return (
         gql.SourceLocation(node.loc.line, node.loc.column) if isinstance(node.loc, _CompactLocation) else None
     )
 
 
 def offset(node: gql.Node) -> int:
-    """Return the offset of a node in its text, -1 if it is not from a text."""
     return -1 if node.loc is None else node.loc.start
 
 
 class _CompactLocation(gql.Location):
-    """The location of a node, without its tokens. They would take more memory than the node."""
+    """The location of a node, without its tokens, because they would use more memory than the node."""
 
     __slots__ = ("column", "line")
 
@@ -80,8 +78,8 @@ def visit_types(
 ) -> None:
     """Visit a tree with visitors that may read the type at each node.
 
-    Visitors cache their methods by kind of node, and these refer back to them. Clearing the caches frees the
-    tree without a garbage collection.
+    Visitors cache their bound methods by kind of node, and these methods refer to the visitors. Clearing the
+    caches breaks these cycles, so that the tree is freed without a garbage collection.
     """
     parallel = gql.ParallelVisitor(visitors)
     typed = gql.TypeInfoVisitor(types, parallel)
@@ -99,7 +97,6 @@ class _SourceText(gql.Source):
 
 
 def _lines(text: str) -> tuple[int, int]:
-    """Return the number of line breaks in a text, and the offset of its last line."""
     ends = text.count("\n") + text.count("\r") - text.count("\r\n")
     return ends, 1 + max(text.rfind("\n"), text.rfind("\r"))
 
@@ -134,7 +131,8 @@ class _Lexer(gql.Lexer):
             self.line_start = start + line_start
         match = _TOKEN.match(body, position)
         if match is None:
-            return super().read_next_token(position)  # strings, the end of the text, and invalid tokens
+            # graphql-core reads strings, the end of the text, and invalid tokens
+            return super().read_next_token(position)
         kind = gql.TokenKind.NAME
         if match["punctuator"]:
             return self.create_token(_PUNCTUATORS[match[0]], position, match.end())
@@ -184,11 +182,11 @@ class LazyMap(Mapping[str, T]):
     """A mapping with values that are created on first use.
 
     graphql-core looks up single types and fields, and iterates over all of them only for introspection.
-    Threads may share a mapping: if two create a value for the same name, both get the first one
-    (``dict.setdefault`` is atomic).
+    Threads may share a mapping: if two create a value for the same name, both get the value that was created
+    first (``dict.setdefault`` is atomic).
 
     :param make: returns the value for a name, None if there is none.
-    :param names: returns the listed names in order. They may lack a value.
+    :param names: returns the listed names in order. A listed name may have no value.
     :param unlisted: names that have a value but are not listed.
     """
 

@@ -1,11 +1,11 @@
 """GraphQL input: types that read the JSON values of variables and the literals of documents.
 
-One pass over a value coerces it, collects its errors and returns its shape. Values are coerced as by
-graphql-core. Its messages show values in Python syntax, ours in JSON.
+One pass over a value coerces it, collects its errors and returns its shape. Values are coerced as in
+graphql-core, but messages show values in JSON instead of Python syntax.
 
-The compiler sees only the shape of a value. The shape of null is None, that of an object a tuple of names and
-shapes, that of a list of objects a tuple of shapes or ``UniformRows``. A leaf or a list of leaves has the
-shape True, unless the value itself decides the plan.
+The compiler sees only the shape of a value. The shape of null is None. The shape of an object is a tuple of
+names and shapes. The shape of a list of objects is a tuple of shapes, or ``UniformRows``. A leaf or a list of
+leaves has the shape True, unless the value itself determines the plan.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ InputPath: TypeAlias = tuple[Any, ...]
 
 
 MAX_ERRORS = 20
-"""Maximum number of reported errors per document or request. Each may search for similar names."""
+"""Maximum number of reported errors per document or request.
+
+Each error may require a search for similar names.
+"""
 
 
 class InputLimitExceeded(Exception):
@@ -40,15 +43,11 @@ class InputLimitExceeded(Exception):
 
 
 MAX_INPUT_OBJECTS = 10_000
-"""Maximum number of input objects in a request's variables. Each becomes a part of a statement."""
+"""Maximum number of input objects in a request's variables. Each object becomes a part of a statement."""
 
 
 class Reading:
-    """State of a pass over JSON values.
-
-    :ivar objects: the number of input objects that may still be read.
-    :ivar errors: paths with messages, in the order of the types' members.
-    """
+    """State of a pass over JSON values: how many input objects may still be read, and the errors so far."""
 
     objects = MAX_INPUT_OBJECTS
     errors: tuple[tuple[InputPath, str], ...] = ()
@@ -71,8 +70,8 @@ def path_steps(path: InputPath) -> list[Any]:
 class VariableUse:
     """A variable or a parameter in a literal.
 
-    :ivar type: the nullable type of its position.
-    :ivar required: the non-null type of its position, None if null is allowed.
+    ``type`` is the nullable type of its position. ``required`` is the non-null type, or None if null is
+    allowed.
     """
 
     name: str
@@ -90,7 +89,7 @@ class LeafList:
 
 
 Literal: TypeAlias = "InputLeaf | VariableUse | LeafList | list[Literal] | dict[str, Literal] | None"
-"""A literal with coerced constants. A list contains input objects, and None is null."""
+"""A literal with coerced constants. Lists contain only input objects, and None stands for null."""
 
 _Node = TypeVar("_Node", bound=gql.Node)
 
@@ -98,8 +97,7 @@ _Node = TypeVar("_Node", bound=gql.Node)
 class LiteralReading:
     """State of a pass over literals.
 
-    :ivar valid: whether all literals are valid.
-    :ivar certain: whether graphql-core's rules accept all valid literals.
+    :ivar certain: whether graphql-core's rules certainly accept the literals if they are valid.
     :ivar enum_strings: the offsets of strings that stand for enum values.
     """
 
@@ -131,7 +129,7 @@ def with_enum_values(node: _Node, offsets: Set[int]) -> _Node:
         return node
     visitor = _EnumStrings(offsets)
     replaced: _Node = gql.visit(node, visitor)
-    visitor.enter_leave_map.clear()  # it refers to the visitor
+    visitor.enter_leave_map.clear()  # the map refers to the visitor
     return replaced
 
 
@@ -145,16 +143,14 @@ class InputType:
     _type: Any
 
     def read(self, value: Any, shapes: list[Shape], reading: Reading, path: InputPath, step: Any) -> Any:
-        """Return the coerced value. The result is undefined if the value is invalid.
+        """Return the coerced value and append its shape. The result is undefined if the value is invalid.
 
-        :param shapes: the value's shape is appended to it.
-        :param path: the path of the parent.
-        :param step: the value's name or index in the parent.
+        ``path`` is the path of the parent, and ``step`` is the value's name or index in the parent.
         """
         raise NotImplementedError
 
     def literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
-        """Return a literal with coerced constants. The result is undefined if it is invalid."""
+        """Return a literal with coerced constants. The result is undefined if the literal is invalid."""
         if isinstance(node, gql.NullValueNode):
             return None
         return reading.use(node, self._type) or self._literal(node, reading)
@@ -243,7 +239,6 @@ class _ObjectInput(InputType):
         return None
 
     def read_rows(self, rows: list[dict[str, Any]], reading: Reading, path: InputPath) -> list[Any] | None:
-        """Return the coerced values of objects with the same members, None if the members are invalid."""
         names, ignored = self._names(rows[0]), list[Shape]()
         if names is None:
             return None
@@ -273,7 +268,11 @@ class _ObjectInput(InputType):
 
 
 class _ListInput(InputType):
-    """Reads lists. A list of leaves is bound as one array, so its shape has only values of enums."""
+    """Reads lists.
+
+    A list of leaves is bound as one array. Its shape is a tuple of its values if they are enum values, else
+    True.
+    """
 
     def __init__(self, type_: gql.GraphQLList[Any]) -> None:
         self._type = type_
@@ -319,8 +318,9 @@ class _ListInput(InputType):
 class _LeafInput(InputType):
     """Reads scalars and enum values.
 
-    For most of them only null decides the plan. The value decides it for enums such as ``FilterIs`` and
-    booleans (for ``@include``), and a part of it for cursors and node ids.
+    For most types, the plan only depends on whether the value is null. For enums such as ``FilterIs`` and for
+    booleans (``@include``), it depends on the value. For cursors and node ids, it depends on a part of the
+    value.
     """
 
     def __init__(self, type_: Any) -> None:
@@ -340,7 +340,7 @@ class _LeafInput(InputType):
         return coerced
 
     def _literal(self, node: gql.ValueNode, reading: LiteralReading) -> Literal:
-        reading.certain &= not isinstance(node, gql.ObjectValueNode)  # it may have duplicate members
+        reading.certain &= not isinstance(node, gql.ObjectValueNode)  # an object may have duplicate members
         if isinstance(node, gql.StringValueNode) and isinstance(self._type, gql.GraphQLEnumType):
             reading.enum_strings.add(offset(node))
             node = _enum_value(node)
@@ -363,7 +363,7 @@ class _LeafInput(InputType):
 
 
 def _shape_of(type_: Any) -> Callable[[Any], Shape] | None:
-    """Return the function from a coerced leaf to its shape, None if all non-null values have the same."""
+    """Return the function from a coerced leaf to its shape, None if all non-null shapes are equal."""
     if type_ is gql.GraphQLID:
         return shape_of_node_id
     if type_ is CURSOR:
@@ -374,7 +374,6 @@ def _shape_of(type_: Any) -> Callable[[Any], Shape] | None:
 
 
 BOOLEANS = {True: "true", False: "false"}
-"""Shapes of booleans."""
 
 
 def _itself(value: Any) -> Shape:
@@ -383,7 +382,7 @@ def _itself(value: Any) -> Shape:
 
 
 _COMPILED = "input"
-"""Extension of an input object type with its reader."""
+"""Key of the extension in which an input object type caches its reader."""
 
 
 def input_type(type_: gql.GraphQLInputType) -> InputType:

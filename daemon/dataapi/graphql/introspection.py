@@ -24,8 +24,8 @@ RESULT_CHARACTERS = 50_000_000
 FIELDS_PER_TYPE = 1_000
 """Maximum number of fields that one request may resolve per type of the schema.
 
-A code generator's query needs a tenth of it. Aliases and cycles through interfaces could otherwise take
-minutes and gigabytes.
+A code generator's query needs a tenth of this number. Aliases and cycles through interfaces could otherwise
+take minutes and gigabytes.
 """
 
 
@@ -33,8 +33,6 @@ class Introspection:
     """Executes the introspection fields of one role's operations.
 
     Visiting every type of a large schema takes seconds, so it runs on the worker thread.
-
-    :param make_schema: returns the schema that introspection shows, None if introspection is disabled.
     """
 
     def __init__(self, make_schema: Callable[[], gql.GraphQLSchema | None]) -> None:
@@ -53,7 +51,8 @@ class Introspection:
 
         :raises GraphQLError: the operation resolves too many fields.
         """
-        # Variables of other types belong to other fields. Introspection may even hide their types.
+        # Introspection fields have only Boolean and String arguments. Variables of other types belong to
+        # other fields. Introspection may even hide these types.
         own_variables = [
             each for each in operation.variables() if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
         ]
@@ -74,7 +73,7 @@ class Introspection:
     def _execute(self, document: gql.DocumentNode, variables: Mapping[str, Any]) -> Results:
         if self._schema is None:
             self._schema = self._make_schema()
-        assert self._schema is not None, "the plan says that the operation introspects"
+        assert self._schema is not None, "only operations with introspection fields are executed here"
         maximum = FIELDS_PER_TYPE * len(self._schema.type_map)
         resolved = itertools.count(1)
 
@@ -89,7 +88,7 @@ class Introspection:
             )
         except _TooManyFields:
             raise gql.GraphQLError("The introspection query is too complex.") from None
-        for error in result.errors or ():  # a required variable without a value
+        for error in result.errors or ():  # such as a required variable without a value
             raise gql.GraphQLError(without_python(error.message), error.nodes, path=error.path)
         return {result_name(name): json.dumps(value) for name, value in (result.data or {}).items()}
 

@@ -1,8 +1,8 @@
-"""Literals and aliases as parameters, so that documents with different ones share plans.
+"""Replaces literals and aliases with parameters, so that documents that differ only in them share plans.
 
-Many clients write values into the text instead of sending variables, and choose their own aliases. The
-shape of a text has no numbers, strings or aliases. The first document of a shape is validated and compiled
-with parameters for them, and later texts only supply other values.
+Many clients write values into the text instead of sending variables, and choose their own aliases. The shape
+of a text has no numbers, strings or aliases. The first document of a shape is validated and compiled with
+parameters in their place, and later texts only supply other values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOKEN = re.compile(
 INTROSPECTING = re.compile(r"__(?:type|schema)\b")
 """Matches text that may be an introspection field."""
 _MARK = "\0"
-"""Marks an alias in a shape. Texts that contain it are not shared."""
+"""Marks an alias in a shape. Documents whose text contains this character are not shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,7 @@ class ExtractedParameters:
     """A document's text without its literals and aliases.
 
     :ivar shape: the text with placeholders. Texts that differ only in literals and aliases have equal shapes.
-    :ivar literals: the literals by parameter name.
-    :ivar aliases: the aliases by parameter name, each of them once.
+    :ivar aliases: the aliases by parameter name. An alias that is used several times has one parameter.
     :ivar names_by_offset: the parameter names by offset in the text.
     """
 
@@ -55,10 +54,11 @@ def extract_parameters(text: str) -> ExtractedParameters | None:
     extraction = _Extraction()
     shape = _TOKEN.sub(extraction.replaced, text)
     if not extraction.aliases.keys().isdisjoint(extraction.names):
-        # An alias that is also the name of a field may be merged with it, so it must stay in the text.
+        # A field whose alias is the name of another field may be merged with that field, so aliases must stay
+        # in the text.
         extraction = _Extraction(aliases=False)
         shape = _TOKEN.sub(extraction.replaced, text)
-    # Defaults of variables are part of the document, and introspection runs with the original text.
+    # Defaults of variables must stay in the document, and introspection runs with the original text.
     if not extraction.names_by_offset or _MARK in text or "=" in shape or INTROSPECTING.search(shape):
         return None
     try:
@@ -75,7 +75,9 @@ class _Extraction:
         self.aliases: dict[str, str] = {}
         self.names: set[str] = set()
         self.names_by_offset: dict[int, str] = {}
-        self._depth = 0 if aliases else 1  # in parentheses, a name before a colon is an argument
+        # A name before a colon is an alias at depth 0, and an argument in parentheses. Starting at depth 1,
+        # no alias is found.
+        self._depth = 0 if aliases else 1
 
     def replaced(self, match: re.Match[str]) -> str:
         kind, source = match.lastgroup, match[0]
@@ -109,11 +111,7 @@ def _literal(source: str) -> gql.ConstValueNode:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The values of a text's parameters.
-
-    :ivar values: coerced literals and aliases by parameter name.
-    :ivar shapes: the shapes of the literals, in the order of the document.
-    """
+    """The coerced literals and aliases of a text by parameter name, and the literals' shapes in order."""
 
     values: Mapping[str, Any]
     shapes: tuple[Hashable, ...]
@@ -125,10 +123,7 @@ NO_PARAMETERS = Parameters({}, ())
 def coerce_literals(
     extracted: ExtractedParameters, types: Mapping[str, gql.GraphQLInputType]
 ) -> Parameters | None:
-    """Return the values of all parameters, None if a literal is invalid.
-
-    :param types: the types of the literals, by parameter name.
-    """
+    """Return the values of all parameters, None if a literal is invalid."""
     if extracted.literals.keys() != types.keys():
         return None  # a literal outside of arguments, such as a description
     reading = LiteralReading()

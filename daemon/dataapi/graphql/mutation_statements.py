@@ -8,8 +8,9 @@ same message reads the rows by their keys.
 Deleted rows are returned with their relationships from before the delete. VOLATILE functions do not use the
 statement's snapshot, so records that call them are computed before any row is deleted.
 
-A VOLATILE function that returns rows is called once, by its own statement. A page, a count or relationships
-in the calling statement would call it again and see related rows from before the call.
+A VOLATILE function that returns rows is called once, by its own statement. If the calling statement also
+selected a page, a count or relationships, it would call the function again and see related rows from before
+the call.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class AffectedCount(InnerOutput):
 class MutationStep:
     """A mutation and its response.
 
-    :ivar key: the key columns with their SQL types, ``unknown`` for types that a role may not be allowed to
-        use. Empty if rows cannot be read again.
+    :ivar key: the key columns with their SQL types, ``unknown`` for types that a role may lack the
+        privilege to use. Empty if rows cannot be read again.
     :ivar output: the response, which contains ``AffectedRecords`` and ``AffectedCount``.
     :ivar guard: the limit of affected rows, None if there is none.
     """
@@ -82,7 +83,6 @@ class MutationStep:
 
 
 OperationStep = MutationStep | Output
-"""A mutation, or another output such as a volatile function's result."""
 
 
 def compile_mutations(
@@ -108,10 +108,7 @@ def compile_mutations(
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedStatement:
-    """A response's SQL in an unfinished statement.
-
-    :ivar prefix: a ``with`` clause, or empty.
-    """
+    """A response's SQL in an unfinished statement. ``prefix`` is a ``with`` clause, or empty."""
 
     writer: Writer
     prefix: str
@@ -121,10 +118,7 @@ class UnfinishedStatement:
 def step_statements(
     dialect: Dialect, number: int, step: OperationStep
 ) -> tuple[*tuple[Compiled, ...], UnfinishedStatement]:
-    """Return the statements of a field. The last one returns the response.
-
-    :param number: the index of the field.
-    """
+    """Return the statements of a field, given its index. The last one returns the response."""
     if not isinstance(step, MutationStep):
         calling, output = _call_separately(dialect, step, f"dataapi.rows{number}")
         writer = dialect.writer()
@@ -147,7 +141,7 @@ def _in_one(
     if writer.volatile and isinstance(step.mutation, Delete):
         return (_read_before(dialect, number, step, step.mutation),)
     change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number, step.output))
-    # ``having`` makes it one row even if no rows are selected.
+    # ``having`` makes this an aggregate query. It returns one row even if the response requests no records.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, response)
     return *change.before, UnfinishedStatement(
@@ -166,8 +160,7 @@ def _guarded_json(writer: Writer, number: int, step: MutationStep, count: str, r
 def response_json(writer: Writer, output: Output, records: Callable[[Output], Json], count: str) -> Json:
     """Return the JSON of a response.
 
-    :param records: returns the JSON array of the affected rows.
-    :param count: SQL for their number.
+    ``records`` returns the JSON array of the affected rows, ``count`` is SQL for their number.
     """
     match output:
         case Object(members):
@@ -210,7 +203,7 @@ def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Dele
     columns = ", ".join(
         [f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *record_columns]
     )
-    # The condition refers to no row, so PostgreSQL counts before it reads any.
+    # The condition does not depend on rows, so PostgreSQL evaluates it before it reads any.
     deleting = delete_sql(writer, delete, target, f"(select pg_catalog.count(*) from {before}) is not null")
     prefix = (
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
@@ -291,8 +284,6 @@ def _call_separately(dialect: Dialect, output: Output, setting: str) -> tuple[tu
     """Return a statement that calls a volatile function and stores its rows, and the output that reads them.
 
     There is no statement if the function changes nothing, or if only columns of one row are selected.
-
-    :param setting: the name of the setting that stores the rows.
     """
     if not isinstance(output, One | ConnectionOutput) or output.rows.call is None:
         return (), output

@@ -114,7 +114,7 @@ def _assignments(view: TableView, values: InputObject) -> ValueRows:
 def read_insert(view: TableView, arguments: InputObject) -> Insert:
     """Return the rows to insert, with related rows if an object contains some.
 
-    :raises GraphQLError: no objects, or incompatible arguments.
+    :raises GraphQLError: there are no objects, or the arguments are incompatible.
     """
     tree = arguments["objects"]
     if tree == []:
@@ -147,7 +147,7 @@ def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
 
 
 def _conflict(argument: InputObject) -> OnConflict:
-    """Return what to do on conflict. Exactly one of the constraint and the columns is required."""
+    """Return the action on conflict. Exactly one of the constraint and the columns is required."""
     constraint, columns, update = (argument.get(name) for name in ("constraint", "columns", "update"))
     names = () if columns is None else as_leaf(columns).enum_values()
     if (constraint is None) is not bool(names):
@@ -191,7 +191,7 @@ def _check_free(view: TableView, values: InputObject, columns: set[str], related
 
 
 def _batch(view: TableView, objects: InputLeaf) -> JsonRows:
-    assert isinstance(objects.shape, UniformRows), "other lists have a tree for each object"
+    assert isinstance(objects.shape, UniformRows), "lists of other shapes are not bound as a batch"
     fields = [field for field in view.insertable if field.name in objects.shape.members]
     source = BatchSource(objects, tuple((field.name, field.mapping) for field in fields))
     columns = tuple(_json_column(view, field, str(index)) for index, field in enumerate(fields))
@@ -210,11 +210,7 @@ def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn
 
 @dataclass(frozen=True, slots=True)
 class BatchSource:
-    """The rows in a variable, as a JSON array of objects.
-
-    :ivar fields: names and type mappings of the members. In the JSON, their indexes are their names.
-    :ivar maximum: the maximum number of rows, None for no limit.
-    """
+    """The rows in a variable, as a JSON array of objects. Members are named by their index in ``fields``."""
 
     leaf: InputLeaf
     fields: tuple[tuple[str, TypeMapping], ...]

@@ -1,4 +1,4 @@
-"""Outputs that only GraphQL has: connections, function results, node ids, cursors and ready JSON."""
+"""Outputs that only GraphQL has: connections, function results, node ids, cursors and bound JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from dataapi.sql.statement import Row, Writer
 
 @dataclass(frozen=True, slots=True)
 class FunctionValue(Output):
-    """The scalar or array result of a function, or the list of the results of a set-returning one."""
+    """The scalar or array result of a function, or the list of the results of a set-returning function."""
 
     call: FunctionCall
     form: WireForm = WireForm.JSON
@@ -60,7 +60,7 @@ class FunctionValue(Output):
 
 @dataclass(frozen=True, slots=True)
 class FunctionVoid(Output):
-    """Null, after a function was called for its effect."""
+    """Null, for a function that is called only for its side effects."""
 
     call: FunctionCall
 
@@ -70,7 +70,7 @@ class FunctionVoid(Output):
 
 @dataclass(frozen=True, slots=True)
 class JsonText(Output):
-    """Ready JSON, bound as a ``json`` parameter."""
+    """JSON that is computed before the statement runs, and bound as a ``json`` parameter."""
 
     parameter: Parameter
 
@@ -168,8 +168,8 @@ class ConnectionOutput(Output):
     """A page of rows and its page information.
 
     :ivar rows: the matching rows in forward order, without the restriction to ``position``.
-    :ivar position: the position after which the page starts in the direction of paging. For a backward page
-        its terms are reversed.
+    :ivar position: the position after which the page starts in the direction of paging. For a backward page,
+        the terms of its order are reversed.
     :ivar backward: whether the page has the last rows (``last`` or ``before``).
     """
 
@@ -188,8 +188,8 @@ class ConnectionOutput(Output):
 class _ConnectionWriter:
     """Writes the SQL of a connection. An inner query selects the page.
 
-    It selects rows in the direction of paging, and one more than the limit if the response says whether
-    another page follows. Rows are numbered if ``pageInfo`` needs it.
+    The inner query selects rows in the direction of paging, and one more than the limit if the response
+    contains whether another page follows. Rows are numbered if ``pageInfo`` requires it.
     """
 
     _NUMBER, _COUNT = quote_identifier("~number"), quote_identifier("~count")
@@ -284,7 +284,7 @@ class _ConnectionWriter:
         return value_json(f"(pg_catalog.count(*) {GREATER} {self._limit()})", BOOL)
 
     def _other_side_sql(self) -> str:
-        """Return SQL for whether rows exist on the other side of the page."""
+        """Return SQL of a JSON boolean: whether rows precede a forward page, or follow a backward page."""
         position, offset = self._connection.position, self._rows.offset
         alternatives = []
         if position is not None:
@@ -301,7 +301,7 @@ class _ConnectionWriter:
         row = Row(self._writer.alias(), self._rows.table)
         inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)
-        # ``having`` makes it one row even if only type names are selected.
+        # With ``having``, the query returns one row even if only type names are selected.
         return (JsonQuery(inner, f"{source} having true"),)
 
     def _groups_json(self, groups: Groups) -> Json:

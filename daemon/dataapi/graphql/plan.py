@@ -44,7 +44,7 @@ class IntrospectionResult:
 
 
 def result_name(key: str) -> str:
-    """Return the name of the variable for the result of an introspection field. Documents cannot use it."""
+    """Return the variable for the result of an introspection field. Documents cannot use this name."""
     return f"__schema:{key}"
 
 
@@ -59,7 +59,6 @@ class OperationPlan:
     :ivar keys: the response keys of the root fields in order, None for fields that need no database.
     :ivar fields: fields with statements that are sent separately. Empty if all statements are sent together.
     :ivar introspects: whether introspection fields must be executed before the plan is bound.
-    :ivar has_data: whether the data is not null.
     """
 
     statements: tuple[Compiled, ...] = ()
@@ -99,7 +98,7 @@ class OperationPlan:
         return sum(cost.rows(variables) for cost in self.costs)
 
     def input_checks(self, variables: Variables) -> list[Bound]:
-        """Return statements that only parse the values, and fail if PostgreSQL rejects one."""
+        """Return statements that only parse the values, and fail if PostgreSQL rejects one of them."""
         return [check.bind(variables) for each in self.statements for check in each.input_checks]
 
     def failures(self, variables: Variables) -> tuple[tuple[str, GraphQLError], ...]:
@@ -129,8 +128,7 @@ def compile_plan(
 ) -> OperationPlan:
     """Compile an operation. Besides the schema, the plan depends only on ``plan_input``.
 
-    :param operation: the operation that ``plan_input`` identifies.
-    :raises GraphQLError: invalid arguments that graphql-core's validation does not detect.
+    :raises GraphQLError: an argument is invalid in a way that graphql-core's validation does not detect.
     """
     selector = Selector(operation, operation.shapes(plan_input))
     fields = selector.root_fields()
@@ -143,10 +141,9 @@ def compile_plan(
 def _plan_query(
     compiler: Compiler, root: str, fields: SelectedFields, failed: Mapping[str, GraphQLError]
 ) -> OperationPlan:
-    """Compile a query. A nullable field that fails is null. If all fields fail, so is the data.
+    """Compile a query. A nullable field that fails is null. If all fields fail, the data is null.
 
-    :param failed: the errors of fields with values that cannot be bound, by response key.
-    :raises GraphQLError: invalid arguments of a non-null field.
+    :raises GraphQLError: an argument of a non-null field is invalid.
     """
     schema = compiler.schema
     members: dict[str, tuple[Key, Output]] = {}
@@ -232,7 +229,7 @@ def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
             return function_output(compiler, function, nodes, arguments)
         case None if name == "node":
             return compiler.node(nodes, as_leaf(arguments["nodeId"]))
-        case None:  # validation allows only heartbeat besides these
+        case None:  # heartbeat, the only other field that validation allows
             return CurrentTime()
 
 

@@ -23,7 +23,8 @@ DOCUMENTS_PER_ROLE = 1_000
 DOCUMENT_BYTES = 12_000_000
 """Maximum size of the cached documents per role, in bytes.
 
-This and ``PLAN_BYTES`` also limit the time of a garbage collection, because it visits all cached objects.
+This and ``PLAN_BYTES`` also limit the time of a garbage collection, because a collection visits all cached
+objects.
 """
 LONGEST_CACHED = 20_000
 """Maximum length of a cached document, in characters."""
@@ -44,16 +45,14 @@ class PreparedDocument:
 
     @property
     def weight(self) -> int:
-        """The approximate size in bytes, including the document. It may not be cached elsewhere."""
+        """The approximate size in bytes, including the document in case no other cache contains it."""
         return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters.values)
 
 
 class GraphQLRole:
     """A role's schema with its cached documents and plans.
 
-    Threads may share it. If two create the same document, one of them is used.
-
-    :ivar texts: prepared documents by their texts.
+    Threads may share a role. If two of them create the same document, either may be cached.
     """
 
     def __init__(
@@ -75,7 +74,8 @@ class GraphQLRole:
             return schemas[-1].schema
 
         self.introspection = Introspection(introspected)
-        # Requests that use the schemas hold a reference to ``introspection``.
+        # Requests that use the schemas hold a reference to ``introspection``, so no request uses them
+        # afterwards.
         weakref.finalize(self.introspection, _dismantle, schemas).atexit = False
 
     def prepare(self, text: str) -> PreparedDocument:

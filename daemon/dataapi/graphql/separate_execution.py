@@ -21,9 +21,10 @@ async def run_separately(
     fields: Sequence[FieldStatements],
     variables: Mapping[str, Any],
 ) -> str:
-    """Run the statements of each field and return the data as JSON text. Either all take effect or none.
+    """Run the statements of each field and return the data as JSON text.
 
-    It is retried after a serialization failure or deadlock, like other mutations.
+    Either all statements take effect or none. The transaction is retried after a serialization failure or
+    deadlock, like other mutations.
 
     :raises ApiError: the database rejects a statement.
     """

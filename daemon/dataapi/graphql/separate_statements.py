@@ -2,7 +2,7 @@
 
 Citus may run a whole statement on the server of a shard, and other servers do not see the settings made
 there. So the daemon passes the results of a message on: keys of changed rows as parameters of the message
-that reads them, and the responses of fields as members of the data.
+that reads these rows, and the responses of fields as members of the data.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class PreviousResult:
     index: int
 
     def bind(self, variables: Variables) -> str | None:
-        """Return the column's value, None before the previous message was sent."""
         row: Sequence[object] | None = variables.get(_PREVIOUS)
         return None if row is None else str(row[self.index])
 
@@ -49,8 +48,7 @@ class PreviousResult:
 class FieldStatements:
     """The statements of a field by message. The last one returns the field's JSON text.
 
-    :ivar key: the field's response key.
-    :ivar constant: the field's JSON if it needs no statement.
+    ``key`` is the response key, ``constant`` the JSON of a field that needs no statement.
     """
 
     key: str
@@ -120,9 +118,10 @@ def _identity_sql(keys: list[str]) -> str:
 
 
 def _read(dialect: Dialect, step: MutationStep) -> Compiled:
-    """Return the response over the rows with the returned keys, in the order of the mutation.
+    """Return the statement that reads the rows with the returned keys, in the order of the mutation.
 
-    Each server computes the records of its own rows, because Citus cannot do it after collecting them.
+    Each server computes the records of its own rows, because Citus cannot compute records after it has
+    collected the rows.
     """
     writer = dialect.writer()
     table, tenant = step.mutation.table, tenant_in(step.mutation)

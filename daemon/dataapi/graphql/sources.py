@@ -37,9 +37,10 @@ _INVALID_NODE_ID = "Invalid value passed to nodeId argument. Error"
 
 
 def _decode(text: str, message: str) -> tuple[str | None, ...]:
-    """Return the array's values as text.
+    """Decode a JSON array in base64, and return its values as text.
 
-    :raises GraphQLError: the message with the number of the failed step: base64 (1), JSON (2) or array (3).
+    :raises GraphQLError: decoding failed. The message ends with the number of the failed step: base64 (1),
+        JSON (2) or array (3).
     """
     try:
         raw = base64.b64decode(text, validate=True)
@@ -61,7 +62,8 @@ def decode_cursor(text: str) -> tuple[str | None, ...]:
 def decode_node_id(text: str) -> NodeKey:
     """Return the table and key of a node id.
 
-    :raises GraphQLError: the text is not a node id. Number 4: the array is not schema, table and key.
+    :raises GraphQLError: the text is not a node id. The message ends with a number: 1 to 3 as in ``_decode``,
+        or 4 if the array does not consist of schema, table and key.
     """
     values = _decode(text, _INVALID_NODE_ID)
     texts = [value for value in values if value is not None]
@@ -80,7 +82,7 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdShape:
-    """The part of a node id that decides a plan: the table and the number of key values."""
+    """The part of a node id that determines the plan: the table and the number of key values."""
 
     schema: str
     table: str
@@ -103,9 +105,9 @@ def shape_of_cursor(text: str) -> tuple[bool, ...] | Undecodable:
 
 
 def _is_key_value(text: str, type_: str) -> bool:
-    """Whether a value is valid for a key's column. PostgreSQL checks types other than these.
+    """Whether a value is valid for a key's column. Only integers and UUIDs are checked.
 
-    An invalid value would make the whole statement fail, with all other fields.
+    An invalid value would make the whole statement fail, including all other fields.
     """
     bits = _INTEGER_BITS.get(type_)
     if bits is not None:
@@ -117,12 +119,12 @@ Variables = Mapping[str, Any]
 """Coerced variables of a request and parameters of its document, by name."""
 ResponsePath = tuple[str | int, ...]
 Shape: TypeAlias = Hashable
-"""Part of a value that decides the plan."""
+"""The part of a value that determines the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class UniformRows:
-    """The shape of several input objects with the same members, whatever their number."""
+    """The shape of any number of input objects with the same members."""
 
     members: tuple[str, ...]
 
@@ -138,7 +140,7 @@ class Fixed:
 
 
 PARAMETER = ":"
-"""First character of parameter names. Names in documents cannot contain it."""
+"""First character of parameter names. Names in documents cannot contain this character."""
 
 
 def parameter_name(number: int) -> str:
@@ -200,7 +202,6 @@ class ListOrigin:
 
 
 Origin: TypeAlias = LiteralOrigin | VariableOrigin | ListOrigin
-"""Origin of a leaf's coerced value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +209,7 @@ class InputLeaf:
     """A scalar, an enum value or a list of these in an argument.
 
     Equal leaves always bind the same value. Plans refer to leaves, so leaves have no reference to the
-    document.
-
-    :ivar shape: the part of the value that decides the plan.
-    :ivar location: its location in the document.
-    :ivar path: the response path of the field with the argument.
+    document. ``path`` is the response path of the field with the argument.
     """
 
     origin: Origin
@@ -294,7 +291,7 @@ class BoundedCount:
     def count(self, variables: Variables) -> int:
         """Return the count.
 
-        :raises GraphQLError: it is negative (docs/reference/graphql.md, Pagination).
+        :raises GraphQLError: the count is negative (docs/reference/graphql.md, Pagination).
         """
         count: int = self.leaf.origin.value(variables)
         if count < 0:

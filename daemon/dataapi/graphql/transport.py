@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
-
-from graphql import GraphQLError
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
@@ -20,15 +18,17 @@ from dataapi.http.headers import CALLER_VARY, parse_media_type, parse_ranges
 from dataapi.http.messages import Reply, Request
 from dataapi.http.strict_json import DECODER, InvalidConstant, unstorable_at
 
+if TYPE_CHECKING:
+    from graphql import GraphQLError
+
 
 class GraphQLRequest(NamedTuple):
     """A GraphQL-over-HTTP request with members of the right JSON types.
 
     :ivar query: the text of the document, None if an id or a hash identifies it.
-    :ivar extensions: ``explain`` requests PostgreSQL's plans, ``cost`` the number of rows that the operation
-        may touch, ``consistency`` the primary. Others are ignored.
+    :ivar extensions: ``explain`` requests PostgreSQL's plans, ``cost`` requests the number of rows that the
+        operation may touch, and ``consistency`` requests the primary. Other members are ignored.
     :ivar read_only: whether only queries may run, because the method is GET.
-    :ivar document_id: the id of a persisted document.
     :ivar persisted_hash: the hash in Apollo's ``extensions.persistedQuery``.
     :ivar by_events: whether further results can be sent. Subscriptions require it.
     """
@@ -44,9 +44,9 @@ class GraphQLRequest(NamedTuple):
 
 
 class Stage(Enum):
-    """The stage that an operation reached. It decides the status (docs/reference/graphql.md, HTTP)."""
+    """The stage that an operation reached. It determines the status (docs/reference/graphql.md, HTTP)."""
 
-    DOCUMENT = "document"  # an unknown document, or one that may not run
+    DOCUMENT = "document"  # an unknown document, or one that is not allowed to run
     PARSE = "parse"
     VALIDATION = "validation"
     VARIABLES = "variables"
@@ -60,6 +60,8 @@ class RequestRejected(Exception):
     def __init__(
         self, stage: Stage, *errors: GraphQLError | str, extensions: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
+        from graphql import GraphQLError  # noqa: PLC0415 - other protocols use this module without it
+
         super().__init__(errors)
         self.stage = stage
         self.extensions = extensions
@@ -90,8 +92,7 @@ _OFFERS = (JSON, GRAPHQL_RESPONSE)
 _VARY = ("Vary", f"Accept, {CALLER_VARY}")
 _BAD_REQUEST = "BAD_REQUEST"
 MEMBERS = {"query": str, "documentId": str, "operationName": str, "variables": dict, "extensions": dict}
-"""Members of a request and the types of their JSON values."""
-# Each of these may identify the document.
+# Members that may identify the document.
 _DOCUMENT_MEMBERS = ("query", "documentId", "extensions")
 
 
@@ -137,7 +138,6 @@ def _code(response: GraphQLResponse) -> str:
 
 
 def media_type_of(request: Request) -> str:
-    """Return the media type of the response, ``application/json`` if the client accepts none."""
     return _acceptable_type(request.headers.get("accept")) or JSON
 
 
@@ -165,8 +165,8 @@ def _body(response: GraphQLResponse) -> bytes:
 def _acceptable_type(accept: str | None) -> str | None:
     """Return the best media type for an ``Accept`` header, None if neither is acceptable.
 
-    The most specific matching range gives the quality (RFC 9110, section 12.5.1). Of equal types the first
-    wins.
+    The most specific matching range determines the quality of a type (RFC 9110, section 12.5.1). If both
+    types have the same quality, the type of the earlier range wins.
     """
     if accept is None or not accept.strip():
         return JSON
@@ -221,7 +221,7 @@ def _from_query(query: str) -> dict[str, Any]:
         if name in ("query", "documentId"):
             members[name] = value
         elif name == "operationName":
-            members[name] = value or None  # empty means absent
+            members[name] = value or None  # an empty value means that the parameter is absent
         elif name in ("variables", "extensions") and value:
             try:
                 members[name] = DECODER.decode(value)

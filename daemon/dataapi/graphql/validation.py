@@ -1,7 +1,7 @@
 """Validation of documents: a quick check that most documents pass, and graphql-core's rules.
 
-The check proves in one pass that a common document is valid, in a tenth of the time of the thirty rules. All
-others are validated by the rules, which produce the error messages. This module depends on internals of
+The check proves in one pass that a common document is valid, in a tenth of the time of the thirty rules. The
+rules validate all other documents and produce the error messages. This module depends on internals of
 graphql-core, like ``graphql_core``.
 """
 
@@ -27,9 +27,9 @@ from dataapi.graphql.input_values import MAX_ERRORS
 from dataapi.graphql.schema.role_schema import RoleSchema, RootFields, TableField
 
 COMPARISONS = 12_000
-"""Maximum number of compared pairs of fields per document. They take less than a tenth of a second.
+"""Maximum number of compared pairs of fields per document.
 
-graphql-core's limit is forty times as high.
+Comparing them takes less than a tenth of a second. graphql-core's limit is forty times as high.
 """
 
 _PYTHON_ERROR = re.compile(", but encountered error '.*'; found: ", re.DOTALL)
@@ -52,11 +52,11 @@ def without_python(message: str) -> str:
 # ---------------------------------------------------------------- the rules
 
 _DECLARATIONS = (gql.NoUndefinedVariablesRule, gql.NoUnusedVariablesRule, gql.VariablesInAllowedPositionRule)
-"""Rules on declarations of variables, which only ``graphql-validation = strict`` applies."""
+"""Rules for variable declarations. They only apply if ``graphql-validation`` is ``strict``."""
 
 
 class _RequiredArguments(gql.ProvidedRequiredArgumentsRule):
-    """The rule except for ``…ByPk`` fields, which have a better error (docs/reference/graphql.md, Errors)."""
+    """Skips ``…ByPk`` fields, because they have a better error (docs/reference/graphql.md, Errors)."""
 
     def __init__(self, context: gql.ValidationContext, fields: RootFields) -> None:
         super().__init__(context)
@@ -71,7 +71,7 @@ class _RequiredArguments(gql.ProvidedRequiredArgumentsRule):
 
 
 class _KnownFields(gql.FieldsOnCorrectTypeRule):
-    """The rule, with the reason if a field does not exist because its table has no key."""
+    """Adds the reason to the error if a field does not exist because its table has no key."""
 
     def __init__(self, context: gql.ValidationContext, schema: RoleSchema) -> None:
         super().__init__(context)
@@ -157,7 +157,7 @@ class _Context(gql.ValidationContext):
 def is_certainly_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool:
     """Whether a document is certainly valid. If false, the rules may still accept it.
 
-    Its operations declare no variables, so a variable is valid in any position.
+    The document's operations declare no variables, so a variable is valid in any position.
     """
     document = adapted.document
     if not adapted.arguments_valid:
@@ -170,7 +170,7 @@ def is_certainly_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> b
         if isinstance(node, gql.FragmentDefinitionNode):
             fragments[node.name.value] = node
         elif node.operation is gql.OperationType.SUBSCRIPTION:
-            return False  # a rule limits it to one root field
+            return False  # a rule limits subscriptions to one root field
         else:
             operations[node.name.value if node.name else None] = node
     if len(operations) + len(fragments) < len(document.definitions):
@@ -185,7 +185,8 @@ def is_certainly_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> b
 
 
 _FieldKey = tuple[object, str] | None
-"""Parent type and name of a field, None if it has arguments or a selection and cannot be merged."""
+"""Parent type and name of a field. None if it has arguments or a selection, because only the rules can
+merge those."""
 
 
 _CONDITIONS = frozenset({gql.GraphQLSkipDirective.name, gql.GraphQLIncludeDirective.name})

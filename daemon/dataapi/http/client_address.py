@@ -31,10 +31,9 @@ class TrustedProxies:
         return not address or any(ip_address(address) in network for network in self._networks)
 
     def client(self, peer: str, forwarded_for: str) -> str:
-        """Return the address of the client.
+        """Return the address of the client: the last address that is not a trusted proxy's.
 
-        Each proxy appends the address of its peer. The client's address is the last one that is not a trusted
-        proxy; a client can forge everything before it.
+        Each proxy appends the address of its peer. A client can forge everything before its own address.
 
         :param peer: address of the connection's peer, "" for a Unix socket.
         :param forwarded_for: value of ``X-Forwarded-For``.

@@ -44,6 +44,12 @@ class ApiError(Exception):
         self.reason = reason
         self.index: int | None = None
 
+    def members(self, verbosity: str) -> dict[str, Any]:
+        """Return the error as PostgREST's four members, or as two members if the verbosity is ``minimal``."""
+        if verbosity == "minimal":
+            return {"code": self.code, "message": self.message}
+        return {"code": self.code, "details": self.details, "hint": self.hint, "message": self.message}
+
     def replaced(self, **members: Any) -> Self:
         error = type(self).__new__(type(self), members.get("message", self.message))
         error.__dict__.update(self.__dict__, **members)
@@ -55,9 +61,13 @@ class DatabaseError(ApiError):
     """Raised when PostgreSQL reports an error; ``code`` is the SQLSTATE.
 
     :ivar at_value: whether PostgreSQL failed to parse a bound value.
+    :ivar table: name of the table whose constraint failed, None if unknown.
+    :ivar column: name of the column whose constraint failed, None if unknown.
     """
 
     at_value = False
+    table: str | None = None
+    column: str | None = None
 
     @property
     def serializable_retry(self) -> bool:

@@ -15,6 +15,11 @@ _RANGE = re.compile(r'(?:[^,"]|"[^"]*"?)+')
 _PARAMETER = re.compile(r'(?:[^;"]|"[^"]*"?)+')
 _WEIGHT = re.compile(r"[01](?:\.[0-9]{0,9})?")
 
+CONDITIONAL_HEADERS = frozenset({"if-match", "if-none-match", "if-unmodified-since"})
+"""Headers that make a request conditional on the state of its own target (RFC 9110 section 13.1)."""
+
+WEBSOCKET = "websocket"
+
 CALLER_VARY = "Accept-Profile, Authorization, apikey"
 """Members of ``Vary`` that make shared caches keep the responses of different callers apart.
 
@@ -91,7 +96,20 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-# Anything else could inject another header.
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
+
+
+def requested_address(headers: Mapping[str, str], *, secure: bool) -> tuple[str, str]:
+    """Return the scheme and the host of a request's URL; the host is "" if it is missing or invalid.
+
+    The scheme is ``https`` if the connection is secure or a proxy sends ``X-Forwarded-Proto: https``.
+    """
+    host = headers.get("host", "")
+    scheme = "https" if secure or headers.get("x-forwarded-proto") == "https" else "http"
+    return scheme, host if _HOST.fullmatch(host) else ""
+
+
+# Other characters could inject another header.
 def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 

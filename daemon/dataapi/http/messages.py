@@ -6,13 +6,12 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 Stream = AsyncGenerator[bytes, None]
-"""Pieces of a body that is produced while it is sent. Paused while the client is not reading."""
+"""Pieces of a body that is produced while it is sent. Production pauses while the client is not reading."""
 
 MAX_TARGET_BYTES = 131_072
 """Maximum length of a request target, in bytes as received."""
 
 STAGES = ("jwt", "parse", "plan", "transaction", "response")
-"""Stages of a request, in the order in which ``Server-Timing`` lists them."""
 
 
 class StageEnd(NamedTuple):
@@ -30,7 +29,7 @@ class Identity(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """The name of the requested GraphQL operation."""
+    """The name of the requested GraphQL operation or MCP tool."""
 
     name: str
 
@@ -75,11 +74,15 @@ class RequestContext(NamedTuple):
     :ivar route: route pattern such as ``/rest/v1/{resource}``, "" if no route matched.
     :ivar traceparent: the caller's valid ``traceparent`` (W3C Trace Context), or "".
     :ivar report: receives facts immediately, because a step that fails or is cancelled returns nothing.
+    :ivar background: whether no client waits for the response, as when a live query runs again.
+    :ivar read_only: whether the transaction must not write, regardless of the request.
     """
 
     route: str = ""
     traceparent: str = ""
     report: Callable[[Fact], None] = ignore
+    background: bool = False
+    read_only: bool = False
 
     @property
     def trace_id(self) -> str:
@@ -122,6 +125,7 @@ class Request(NamedTuple):
     :ivar headers: lower-case names; repeated headers are joined by ``", "``.
     :ivar peer: address of the connection's peer, "" for a Unix socket.
     :ivar client: address of the client, as determined by ``client_address``.
+    :ivar secure: whether the connection uses TLS.
     """
 
     id: str
@@ -133,6 +137,7 @@ class Request(NamedTuple):
     peer: str = ""
     client: str = ""
     context: RequestContext = NO_CONTEXT
+    secure: bool = False
 
 
 class Chunk:

@@ -50,7 +50,7 @@ def _dns_patterns(names: x509.SubjectAlternativeName) -> Iterator[DNSPattern]:
     for name in names.get_values_for_type(x509.DNSName):
         try:
             yield DNSPattern.from_bytes(name.encode("utf-8"))
-        except CertificateError:  # an IP address, or a wildcard like *.com
+        except CertificateError:  # the name is an IP address, or a wildcard like *.com
             continue
 
 

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 INVALID_JSON = (ValueError, RecursionError)
 """Exceptions raised by decoding: malformed text, and nesting beyond Python's recursion limit."""
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # JSON can contain them as escapes
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # JSON can contain these characters as escapes
 
 
 class InvalidConstant(ValueError):
-    """Raised for ``NaN`` and infinities, which JSON does not have."""
+    """Raised for ``NaN`` and infinities, because they are not valid JSON."""
 
 
 class TooDeep(ValueError):
@@ -27,14 +27,13 @@ def reject_constant(name: str) -> NoReturn:
 
 
 DECODER = json.JSONDecoder(parse_constant=reject_constant)
-"""Decodes JSON into Python values."""
 
 EXACT_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=reject_constant)
 """Decodes numbers as strings, because ``int`` rejects numbers with thousands of digits."""
 
 
 class ExactNumber(float):
-    """A number that is written with its original digits, which Python would change."""
+    """A number that is serialized with its original digits. Python would change them."""
 
     __slots__ = ("digits",)
 
@@ -97,7 +96,7 @@ _COMMA, _OBJECT_END, _ARRAY_END = map(_EncodedPart, (",", "}", "]"))
 # Iterative, because values may be deeply nested.
 def _parts(value: Any, plain: Callable[[Any], str]) -> list[str]:
     parts: list[str] = []
-    waiting = [value]  # the next item is the last one
+    waiting = [value]  # the next item to encode is the last in the list
     while waiting:
         item = waiting.pop()
         if isinstance(item, _EncodedPart):
@@ -123,7 +122,10 @@ def _parts(value: Any, plain: Callable[[Any], str]) -> list[str]:
 
 
 _MAX_GROWTH = 1000
-"""Number of digits by which PostgreSQL may lengthen a number: it expands exponents such as ``1E400``."""
+"""Maximum number of digits that PostgreSQL may add to a number.
+
+PostgreSQL adds digits because it expands exponents such as ``1E400``.
+"""
 
 
 def is_storable_number(digits: str) -> bool:

@@ -20,8 +20,8 @@ from dataapi.http.messages import Request
 
 Fetch = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 
-# A snapshot changes when a transaction that wrote something commits, and at no other time.  The position of
-# the write-ahead log is unsuitable: it advances before a commit becomes visible.  On a standby, a commit
+# A snapshot changes when a transaction that wrote something commits, and at no other time. The position of
+# the write-ahead log is unsuitable: it advances before a commit becomes visible. On a standby, a commit
 # becomes visible when its record is replayed.
 _VISIBLE = """
 select pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(), case
@@ -41,11 +41,10 @@ def depends_on_time(request: Request) -> bool:
 
 
 class DatabaseState(NamedTuple):
-    """A state of the database.
+    """A state of the database. If ``visible`` values are equal, nothing has changed.
 
-    :ivar visible: equal values mean that nothing has changed.
-    :ivar position: write-ahead log position that contains the whole state, for replicas. "" if there are
-        none.
+    ``position`` is the WAL position that a replica must have replayed to show the state, or "" without
+    replicas.
     """
 
     visible: object
@@ -53,14 +52,11 @@ class DatabaseState(NamedTuple):
 
 
 UNKNOWN = DatabaseState(None)
-"""The state of a database that has not been checked, or did not respond."""
 
 
 class Changes:
     """Checks one database for changes.
 
-    :param fetch: runs SQL as the login role.
-    :param catalog: returns the current catalog, or None before the first one.
     :param replicated: whether replicas serve reads, so that positions are needed.
     :ivar untracked: names of tables, views and functions whose data changes without a transaction.
     """
@@ -76,8 +72,7 @@ class Changes:
     async def check(self) -> DatabaseState:
         """Return the state of the database, or ``UNKNOWN`` if it does not respond.
 
-        If the login role may not run the check, or Citus distributes the tables, every state differs from all
-        others.
+        If the login role may not run the check, or Citus distributes the tables, no two states are equal.
         """
         try:
             [(visible, position)] = await self._fetch(self._text)

@@ -23,13 +23,14 @@ WRITTEN_PER_TURN = 50
 class Finished(Exception):
     """Raised for the last result of a stream: an error, or the result of an operation that runs only once.
 
-    :ivar code: code of the first error, or "".
+    ``rejected`` is whether the operation did not run, so that the body contains only errors.
     """
 
-    def __init__(self, body: bytes, code: str) -> None:
+    def __init__(self, body: bytes, code: str, *, rejected: bool) -> None:
         super().__init__(code or "an operation that runs once")
         self.body = body
         self.code = code
+        self.rejected = rejected
 
 
 class LiveProtocol(NamedTuple):
@@ -49,15 +50,21 @@ class LiveProtocol(NamedTuple):
     reconnect: Callable[[float], bytes]
 
 
+class LiveProtocols(NamedTuple):
+    """The protocols of a project."""
+
+    rest: LiveProtocol
+    graphql: LiveProtocol
+    websocket: LiveProtocol
+
+
 class Cohort:
     """The subscribers that share one result.
 
     :param key: equal for equal requests.
     :param request: the request to run. Its headers identify the caller.
-    :param first: body of the first result.
     :param cost: duration of the first run, in seconds.
     :param expires: expiry of the token, in Unix seconds.
-    :ivar callers: number of subscribers of each caller.
     :ivar state: database state of the last result, or ``UNKNOWN`` if the request must run again.
     :ivar last_run: start of the last run, by the reactor's clock.
     :ivar authenticated: time of the last authentication, by the reactor's clock.
@@ -114,16 +121,16 @@ class Cohort:
     def changes_without_transaction(self, untracked: Iterable[str]) -> bool:
         """Whether the result may change without a transaction.
 
-        :param untracked: names of tables, views and functions with such data.
+        :param untracked: names of objects whose data can.
         """
         return self._compares_time or (bool(self._text) and any(name in self._text for name in untracked))
 
     def mentions_any(self, names: Iterable[str]) -> bool:
-        # The text is unknown before the second run.
+        # The text of the statements is unknown before the second run.
         return not self._text or any(name in self._text for name in names)
 
     async def run(self, state: DatabaseState) -> bytes:
-        """Run the request again and return the body. Raises the request's errors."""
+        """Run the request again, and return the body. Raises the request's errors."""
         texts: list[str] = []
 
         def report(fact: Fact) -> None:
@@ -142,7 +149,7 @@ class Cohort:
         return body
 
     async def publish(self, body: bytes) -> bool:
-        """Send a result to subscribers with a different one, and return whether it has changed."""
+        """Send a result to the subscribers whose last one differs, and return whether the result changed."""
         identifier = fingerprint(body)
         changed = identifier != self._identifier
         self._identifier = identifier

@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 
-from dataapi.http.headers import Headers, media_type, parse_accept
+from dataapi.http.headers import CONDITIONAL_HEADERS, Headers, media_type, parse_accept
 from dataapi.http.messages import Chunk, Request
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT = Chunk(b":\n\n")
-"""A comment, which clients ignore. It keeps connections open and detects lost ones."""
+"""A comment. Clients ignore it. It keeps connections open and detects lost ones."""
 
 HEADERS = (
     ("Content-Type", f"{EVENT_STREAM}; charset=utf-8"),
     ("Cache-Control", "no-store"),
     ("X-Accel-Buffering", "no"),  # disables response buffering in nginx
 )
-"""Response headers of an event stream."""
 
 
 def event(name: str, data: bytes = b"", identifier: str = "") -> bytes:
@@ -30,7 +29,6 @@ def event(name: str, data: bytes = b"", identifier: str = "") -> bytes:
 
 
 def fingerprint(body: bytes) -> str:
-    """Return an identifier that is equal for equal bodies."""
     return hashlib.blake2b(body, digest_size=12).hexdigest()
 
 
@@ -39,7 +37,6 @@ def retry(seconds: float) -> bytes:
 
 
 def wants_events(request: Request) -> bool:
-    """Whether the client prefers events to other media types."""
     accept = request.headers.get("accept", "")
     return EVENT_STREAM in accept.lower() and parse_accept(accept)[0].name == EVENT_STREAM
 
@@ -47,9 +44,10 @@ def wants_events(request: Request) -> bool:
 def repeatable(request: Request, ignored: Collection[str]) -> tuple[Request, str]:
     """Return the request to run and the key that identifies equal headers.
 
-    :param ignored: names of headers to remove, in lower case. A trailing ``*`` matches any suffix.
+    :param ignored: lower-case names of headers to remove. A trailing ``*`` matches any suffix.
     """
-    names = {name for name in ignored if not name.endswith("*")}
+    # An event stream has no entity tag.
+    names = {name for name in ignored if not name.endswith("*")} | CONDITIONAL_HEADERS
     prefixes = tuple(name[:-1] for name in ignored if name.endswith("*"))
     headers = Headers(
         (name, value)

@@ -1,12 +1,13 @@
-"""Live queries over REST, and over GraphQL with server-sent events.
+"""Live queries over REST, and over GraphQL with server-sent events and WebSockets.
 
 See docs/reference/rest.md and docs/reference/graphql.md, Live queries, for the events and what ends a stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from dataapi.auth.authenticator import Authenticator, without_api_key
 from dataapi.auth.caller import REST_PREFIX, Caller
@@ -16,6 +17,7 @@ from dataapi.http.errors import ApiError, TokenError
 from dataapi.http.messages import Reply, Request
 from dataapi.live.cohort import Finished, LiveProtocol
 from dataapi.live.events import EVENT_STREAM, event, retry
+from dataapi.live.websocket_messages import RESTART, closing, failure, result
 from dataapi.rest.negotiation import unavailable
 from dataapi.rest.parse.request import FUNCTIONS
 
@@ -58,6 +60,37 @@ async def _reject_volatile(handle: Handle, request: Request, caller: Caller) -> 
 
 
 def live_graphql(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> LiveProtocol:
+    def end(request: Request, error: ApiError | Finished) -> bytes:
+        body = error.body if isinstance(error, Finished) else render_error(error, request)
+        return event("next", body) + _COMPLETE
+
+    # The protocol has no reconnect event. Clients reconnect if a stream ends without the event "complete".
+    return LiveProtocol(
+        _graphql_results(authenticator, engine),
+        partial(event, "next"),
+        end,
+        lambda seconds: retry(seconds) + b"\n",
+    )
+
+
+def live_websocket(authenticator: Authenticator, engine: Engine, render_error: RenderError) -> LiveProtocol:
+    def end(request: Request, error: ApiError | Finished) -> bytes:
+        if isinstance(error, ApiError):
+            return failure(render_error(error, request), error.status)
+        return failure(error.body) if error.rejected else result(error.body)
+
+    # WebSocket clients choose the delay before they reconnect.
+    return LiveProtocol(
+        _graphql_results(authenticator, engine),
+        lambda body, _identifier: result(body),
+        end,
+        lambda _seconds: closing(*RESTART),
+    )
+
+
+def _graphql_results(
+    authenticator: Authenticator, engine: Engine
+) -> Callable[[Request], Coroutine[Any, Any, bytes]]:
     async def respond(request: Request) -> bytes:
         caller = await authenticator.authenticate(request)
         operation = transport.read(request)._replace(by_events=True)
@@ -65,12 +98,7 @@ def live_graphql(authenticator: Authenticator, engine: Engine, render_error: Ren
         failed = bool(response.errors) and response.data in (None, "null")
         reply = transport.respond(response, request)
         if failed or not response.may_change:
-            raise Finished(reply.body, reply.code)
+            raise Finished(reply.body, reply.code, rejected=response.data is None)
         return reply.body
 
-    def end(request: Request, error: ApiError | Finished) -> bytes:
-        body = error.body if isinstance(error, Finished) else render_error(error, request)
-        return event("next", body) + _COMPLETE
-
-    # The protocol has no reconnect event. Clients reconnect if a stream ends without the event "complete".
-    return LiveProtocol(respond, partial(event, "next"), end, lambda seconds: retry(seconds) + b"\n")
+    return respond

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from twisted.internet import defer
 from twisted.internet.defer import CancelledError, Deferred
@@ -23,11 +23,12 @@ from dataapi.auth.caller import identity
 from dataapi.auth.jwt import expiry
 from dataapi.catalog.model import Catalog, TableKind
 from dataapi.catalog.reflect import OUTDATED_CODES
+from dataapi.concurrency.on_demand import OnDemand
 from dataapi.concurrency.tasks import Background, wait_at_most
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
 from dataapi.http.messages import Chunk, Reply, Request, RequestContext
 from dataapi.live.changes import UNKNOWN, Changes
-from dataapi.live.cohort import Cohort, Finished, LiveProtocol
+from dataapi.live.cohort import WRITTEN_PER_TURN, Cohort, Finished, LiveProtocol, LiveProtocols
 from dataapi.live.events import HEADERS, HEARTBEAT, fingerprint, repeatable, retry
 from dataapi.live.subscribers import Subscriber, Subscribers
 from dataapi.live.turns import FairQueue
@@ -40,7 +41,7 @@ SHUTDOWN_RECONNECT_DELAY = 0.5, 5.0
 """Minimum and maximum reconnect delay that clients are given on shutdown, in seconds."""
 
 _REAUTHENTICATE_AFTER = 15.0
-"""Seconds after which a key or token is checked again, because it may have been revoked."""
+"""Seconds between checks of a key or token, because it may be revoked."""
 
 _CATALOG_GRACE = 5.0
 """Seconds to wait for a new catalog after a name has become unknown."""
@@ -49,10 +50,10 @@ _RUN_PAUSE = 0.002
 """Pause between two runs on a connection, in seconds, so that other requests are not delayed."""
 
 _MAINTENANCE_INTERVAL = 1.0
-"""Interval of checks for expired tokens, idle streams and stalled clients, in seconds."""
+"""Seconds between checks for expired tokens, idle streams and stalled clients."""
 
 _LONG_RUN = 0.1
-"""Duration of a long run, in seconds. Long runs of one caller never use all connections."""
+"""Minimum duration of a long run, in seconds. Long runs of one caller never use all connections."""
 
 _UNAVAILABLE = 503
 _OPAQUE = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW, TableKind.FOREIGN})
@@ -73,6 +74,7 @@ class LiveFigures:
     """
 
     subscribers: int
+    connections: int
     cohorts: int
     checks: int
     changed: int
@@ -84,11 +86,19 @@ class LiveFigures:
     lag: float
 
 
+class DrainableSession(Protocol):
+    """A WebSocket connection with its operations."""
+
+    def drain(self) -> None:
+        """Close the connection after running operations have ended."""
+
+
 class LiveQueries:
     """Runs the live queries of a project and sends their results to subscribers.
 
     :param resize: sets the number of connections for live queries.
     :param now: returns the time in Unix seconds.
+    :param protocols: the protocols. They are created when the first request arrives.
     """
 
     def __init__(
@@ -99,12 +109,10 @@ class LiveQueries:
         changes: Changes,
         resize: Callable[[int], object],
         now: Callable[[], float],
-        rest: LiveProtocol,
-        graphql: LiveProtocol,
+        protocols: OnDemand[LiveProtocols],
     ) -> None:
         assert project.live_interval is not None, "live queries are disabled"
-        self.rest = rest
-        self.graphql = graphql
+        self.protocols = protocols
         self._interval = self._observed_interval = project.live_interval
         self._clock = clock
         self._project = project
@@ -115,6 +123,7 @@ class LiveQueries:
         self._subscribers = Subscribers(clock, self._start_due)
         self._background = Background()
         self._callers: Counter[str] = Counter()
+        self._sessions: dict[DrainableSession, str] = {}
         self._cohorts: dict[object, Cohort] = {}
         self._urgent: set[Cohort] = set()
         self._due: FairQueue[Cohort] = FairQueue()
@@ -133,9 +142,7 @@ class LiveQueries:
         :raises ApiError: the request failed, the caller has too many subscriptions, or too many bytes of
             events are unsent.
         """
-        if self._draining:
-            retry_after = (("Retry-After", f"{RECONNECT_DELAY:.0f}"),)
-            raise ApiError(503, "57P01", "The daemon is shutting down", headers=retry_after)
+        self._check_open()
         live_request, headers = repeatable(request, self._project.live_ignored_headers)
         caller = await self._authenticator.authenticate(request)
         name, since = identity(request, caller), self._clock.seconds()
@@ -149,11 +156,13 @@ class LiveQueries:
         except BaseException:
             self._release(name)
             raise
-        key = live_request.method, live_request.path, live_request.query, headers, live_request.body
+        key = protocol, live_request.method, live_request.path, live_request.query, headers, live_request.body
         cohort = self._cohorts.get(key)
         if cohort is None:
             cost = self._clock.seconds() - since
-            live_request = live_request._replace(context=RequestContext(request.context.route))
+            live_request = live_request._replace(
+                context=RequestContext(request.context.route, background=True)
+            )
             cohort = Cohort(self._clock, key, live_request, protocol, body, cost, expiry(caller.claims))
             self._cohorts[key] = cohort
         identifier = fingerprint(body)
@@ -167,6 +176,11 @@ class LiveQueries:
             self._checking = True
             self._background.spawn(self._check_until_idle())
         return Reply(200, HEADERS, retry(RECONNECT_DELAY), feed=subscriber)
+
+    def _check_open(self) -> None:
+        if self._draining:
+            retry_after = (("Retry-After", f"{RECONNECT_DELAY:.0f}"),)
+            raise ApiError(503, "57P01", "The daemon is shutting down", headers=retry_after)
 
     def _check_room(self, caller: str) -> None:
         maximum = self._project.live_subscriptions_per_caller
@@ -189,6 +203,21 @@ class LiveQueries:
         if not self._callers[caller]:
             del self._callers[caller]
             self._due.forget(caller)
+
+    def connect(self, session: DrainableSession, caller: str) -> None:
+        """Count a session as a subscription of its caller, and no longer as one of a previous caller.
+
+        :raises ApiError: the daemon is shutting down, or the caller has too many subscriptions.
+        """
+        self._check_open()
+        self._check_room(caller)
+        self._callers[caller] += 1
+        self.disconnect(session)
+        self._sessions[session] = caller
+
+    def disconnect(self, session: DrainableSession) -> None:
+        if session in self._sessions:
+            self._release(self._sessions.pop(session))
 
     def _forget(self, cohort: Cohort) -> None:
         if self._cohorts.get(cohort.key) is cohort:
@@ -233,7 +262,7 @@ class LiveQueries:
     async def _find_due(self, *, check_all: bool) -> None:
         """Check the database, and queue the requests whose results may have changed.
 
-        :param check_all: whether to consider all queries, or only queries that a notification concerns.
+        Unless ``check_all``, only queries that a notification concerns are considered.
         """
         urgent, self._urgent = self._urgent, set()
         self._checks += 1
@@ -257,14 +286,14 @@ class LiveQueries:
         self._start_due()
 
     def _set_due(self, cohort: Cohort) -> None:
-        # The run is charged to the subscriber's caller that has used the least time.
+        # Charge the run to the caller, among those of the subscribers, that has used the least time.
         if cohort.running:
             self._rerun.add(cohort)
         else:
             self._due.add(cohort, min(cohort.callers, key=self._due.used), self._clock.seconds())
 
     def notified(self, table: str) -> None:
-        """Immediately check the queries that may read a changed table, or all of them for ""."""
+        """Immediately check the queries that may read a changed table, or all queries if the name is ""."""
         catalog = self._changes.catalog()
         if catalog is None:
             return
@@ -363,6 +392,10 @@ class LiveQueries:
     async def drain(self) -> None:
         """End all streams, make clients reconnect after random delays, and reject new subscriptions."""
         self._draining = True
+        for number, session in enumerate(tuple(self._sessions), 1):
+            session.drain()
+            if number % WRITTEN_PER_TURN == 0:
+                await deferLater(self._clock, 0)
         for cohort in tuple(self._cohorts.values()):
             self._forget(cohort)
             await cohort.end(partial(_reconnect, cohort.protocol))
@@ -373,7 +406,8 @@ class LiveQueries:
     def figures(self) -> LiveFigures:
         first = self._due.oldest
         return LiveFigures(
-            subscribers=sum(self._callers.values()), cohorts=len(self._cohorts), checks=self._checks,
+            subscribers=self._callers.total() - len(self._sessions),
+            connections=len(self._sessions), cohorts=len(self._cohorts), checks=self._checks,
             changed=self._changed, unchanged=self._unchanged, failed=self._failed,
             sent_bytes=self._subscribers.sent, unsent_bytes=self._subscribers.unsent.total,
             interval=self._observed_interval, lag=0.0 if first is None else self._clock.seconds() - first,
@@ -393,6 +427,6 @@ def _is_transient(error: ApiError | Finished) -> bool:
 
 
 def _opaque_names(catalog: Catalog) -> Iterable[str]:
-    """Yield the names of views and functions. Using them may read tables without naming these."""
+    """Yield the names of views and functions. A query that uses one can read tables that it does not name."""
     yield from (table.name for table in catalog.tables.values() if table.kind in _OPAQUE)
     yield from (function.name for function in catalog.functions)

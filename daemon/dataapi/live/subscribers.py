@@ -13,16 +13,16 @@ from dataapi.live.events import HEARTBEAT
 from dataapi.live.unsent import UnsentBytes
 
 HEARTBEAT_INTERVAL = 15.0
-"""Idle time after which a heartbeat is sent, in seconds."""
+"""Idle time before a heartbeat, in seconds."""
 
 STALL_TIMEOUT = 60.0
-"""Seconds that a client may take to receive an event before it is disconnected."""
+"""Maximum time for a client to receive an event, in seconds. It is then disconnected."""
 
 MAX_UNSENT = 64 * 1024 * 1024
 """Bytes of unsent events at which slow clients are disconnected."""
 
 SLOW_CLIENT_TIMEOUTS = 2.0, 20.0
-"""Seconds without progress, and seconds for a whole event, after which a client counts as slow."""
+"""Seconds after which a client is slow: without progress, and for one whole event."""
 
 
 class Subscriber:
@@ -35,9 +35,6 @@ class Subscriber:
     :ivar outlet: connection of the client. None before the response begins and after a disconnect.
     :ivar sending: event that the client is receiving.
     :ivar waiting: event to send next.
-    :ivar last: event that ended the subscription, or None.
-    :param left: called when the connection is closed.
-    :param first: the first event.
     """
 
     __slots__ = (
@@ -110,7 +107,6 @@ class Subscriber:
             self.resume()
 
     def resume(self) -> None:
-        """Send the waiting event, because the client has received the previous one."""
         if self.sending is None:
             return
         sent, self.sending = self.sending, None
@@ -135,7 +131,6 @@ class Subscriber:
             outlet.abort()
 
     def leave(self) -> None:
-        """Leave the cohort, because the connection was closed or the response never began."""
         self._drop()
         self._left(self)
 
@@ -152,11 +147,9 @@ class Subscriber:
 
 
 class Subscribers:
-    """The streams of a project.
+    """The streams of a project. Counts the bytes of sent and unsent events.
 
-    :ivar unsent: bytes of unsent events.
-    :ivar sent: bytes of events since the start.
-    :param has_room: called when the number of unsent bytes falls below the limit.
+    ``has_room`` is called when the number of unsent bytes falls below the limit.
     """
 
     def __init__(self, clock: Any, has_room: Callable[[], object]) -> None:
@@ -230,7 +223,6 @@ class Subscribers:
         ]
 
     def maintain(self) -> None:
-        """Disconnect stalled clients, and send heartbeats to idle ones."""
         now = self.clock.seconds()
         for subscriber in [
             subscriber for subscriber in self._busy if subscriber.started < now - STALL_TIMEOUT

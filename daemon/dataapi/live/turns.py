@@ -55,7 +55,7 @@ class FairQueue(Generic[T]):
     def pop(self, allowed: Callable[[T, str], bool]) -> tuple[T, str] | None:
         """Remove and return the next item and its owner, or None.
 
-        :param allowed: whether this item of this owner may run now. If not, the next owner is tried.
+        If ``allowed`` rejects the first item of an owner, the next owner is tried.
         """
         visited: list[str] = []
         entry: tuple[T, str] | None = None
@@ -68,7 +68,7 @@ class FairQueue(Generic[T]):
                 del self._queues[owner]
                 self._forget_if_idle(owner)
                 continue
-            if used < self._used[owner]:  # it was charged in the meantime
+            if used < self._used[owner]:  # the owner was charged in the meantime
                 self._push(owner)
                 continue
             visited.append(owner)

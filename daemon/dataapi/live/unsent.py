@@ -8,10 +8,7 @@ from dataapi.http.messages import Chunk
 
 
 class UnsentBytes:
-    """Bytes of unsent events, in total and by caller. Each event counts once in each number.
-
-    :ivar total: bytes of all unsent events.
-    """
+    """Bytes of unsent events, in total and by caller. Each event counts once in total and once per caller."""
 
     def __init__(self) -> None:
         self.total = 0

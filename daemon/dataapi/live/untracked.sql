@@ -1,6 +1,6 @@
--- Returns the names of tables, views and functions whose data can change without a writing transaction: foreign tables,
--- sequences, and everything that depends on the current time. Views and policies are examined by their dependencies, and
--- functions by their definitions.
+-- Returns the names of tables, views and functions whose results can change without a write: foreign tables, sequences,
+-- and everything that depends on the current time or random values. Views and policies are checked by their dependencies,
+-- functions by the text of their definitions.
 
 select pg_catalog.set_config('jit','off',true), pg_catalog.set_config('search_path','pg_catalog',true);
 

@@ -1,10 +1,4 @@
-"""Batches: requests in the body of one request, and their replies; pure.
-
-``POST /rest/v1/`` with the content type ``application/vnd.dataapi.batch+json`` and a body such as
-``{"requests": [{"method": "POST", "path": "/blog?select=id", "headers": {"Prefer": "…"}, "body": …}]}`` runs
-the requests in one transaction under the caller's role.  The response is an array of ``{"status", "headers",
-"body"}``.  If a request fails, all are rolled back, and the error has the member ``index``.
-"""
+"""Batches: requests in the body of one request, and their replies (docs/reference/rest.md, Batches)."""
 
 from __future__ import annotations
 
@@ -16,10 +10,11 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from dataapi.auth.caller import REST_PREFIX
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import media_type
+from dataapi.http.headers import CONDITIONAL_HEADERS, media_type
 from dataapi.http.messages import MAX_TARGET_BYTES, Reply, Request
 from dataapi.http.strict_json import EXACT_DECODER, INVALID_JSON, is_storable
 from dataapi.rest.parse.body import JSON
+from dataapi.rest.parse.preconditions import unsupported_condition
 
 MEDIA_TYPE = "application/vnd.dataapi.batch+json"
 MAX_REQUESTS = 100
@@ -27,10 +22,12 @@ MAX_REQUESTS = 100
 
 _UNREADABLE = "The body of a batch must be valid JSON"
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
-_NOT_INHERITED = frozenset({"accept", "accept-profile", "content-profile", "prefer", "range", "range-unit"})
+_NOT_INHERITED = CONDITIONAL_HEADERS | {
+    *("accept", "accept-profile", "content-profile", "prefer", "range", "range-unit")
+}
 """Headers that a request does not inherit from its batch, in addition to ``Content-*``."""
 _CALLER_HEADERS = frozenset({"apikey", "authorization", "cookie", "host", "x-request-id"})
-"""Headers that identify the caller.  Only the batch may have them."""
+"""Headers that identify the caller. Only the batch may have them."""
 
 
 def is_batch(request: Request) -> bool:
@@ -39,11 +36,24 @@ def is_batch(request: Request) -> bool:
     return media_type(request.headers.get("content-type", "")) == MEDIA_TYPE
 
 
+def inherited_headers(request: Request) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in request.headers.items()
+        if name not in _NOT_INHERITED and not name.startswith("content-")
+    }
+
+
 def read(request: Request) -> tuple[Request, ...]:
     """Return the requests of a batch.
 
-    :raises ApiError: PGRST102 (400) if the body is not a valid batch.  ``index`` identifies the request.
+    :raises ApiError: PGRST102 (400) if the body is not a valid batch, PGRST127 (412) if the batch itself is
+        conditional. ``index`` identifies the invalid request, if any.
     """
+    if not CONDITIONAL_HEADERS.isdisjoint(request.headers):
+        raise unsupported_condition(
+            "A batch cannot be conditional.", "Add the header to a request of the batch."
+        )
     try:
         document = members(request.body.decode())
         listed = elements(document["requests"]) if document and document.keys() == {"requests"} else None
@@ -53,11 +63,7 @@ def read(request: Request) -> tuple[Request, ...]:
         raise _invalid('The body of a batch must be an object whose only member is "requests", an array')
     if not 0 < len(listed) <= MAX_REQUESTS:
         raise _invalid(f"A batch must have 1 to {MAX_REQUESTS} requests, but this one has {len(listed)}")
-    inherited = {
-        name: value
-        for name, value in request.headers.items()
-        if name not in _NOT_INHERITED and not name.startswith("content-")
-    }
+    inherited = inherited_headers(request)
     return tuple([_indexed_request(request, inherited, index, text) for index, text in enumerate(listed)])
 
 
@@ -67,7 +73,8 @@ def _indexed_request(batch: Request, inherited: dict[str, str], index: int, text
     except ApiError as error:
         raise error.replaced(index=index) from error
     except INVALID_JSON:
-        # Decoding uses more of the stack here than in the first pass, so deep nesting may only fail now.
+        # Decoding uses more of the stack here than in the first pass, so deeply nested values may fail only
+        # now.
         raise _invalid(_UNREADABLE).replaced(index=index) from None
 
 

@@ -29,21 +29,28 @@ class Execution(Protocol):
 async def execute(request: ApiRequest, plan: StatementPlan, execution: Execution) -> Reply:
     """Run the plan of a request.
 
-    :raises ApiError: Any failure, as a client error.
+    :raises ApiError: The request failed. The error has the form that clients see.
     """
-    values, explain = request.values, plan.media.explain
+    values, explain, preconditions = request.values, plan.media.explain, request.preconditions
     try:
         if explain is None:
             rows = await execution.run(plan, tuple([each.bind(values) for each in plan.statements]))
         else:
             rows = await execution.run(plan, (explain_statement(plan.explained.bind(values), explain),))
     except DatabaseError as error:
+        if values.groups:
+            from dataapi.rest.nested_errors import nested_error  # noqa: PLC0415 - only if configured
+
+            raise nested_error(error, values.groups) from None
         raise respond.client_error(error) from None
     if explain is not None:
-        # PostgreSQL returns text as a row per line, JSON as a single row.
+        # PostgreSQL returns a plan in text form as one row per line, and a plan in JSON as a single row.
         headers = (("Content-Type", plan.media.content_type), *request.profile, VARY)
         plan_text = b"\n".join([as_bytes(line) for (line,) in rows])
-        return Reply(200, headers, plan_text.replace(ERROR_MARKER.encode(), b"~"))
+        reply = Reply(200, headers, plan_text.replace(ERROR_MARKER.encode(), b"~"))
+        if preconditions is None:
+            return reply
+        return respond.conditional_reply(preconditions, reply, exists=True)
     row = ResultRow(*rows[0])
     if plan.estimated is not None:
         threshold = plan.estimated_beyond
@@ -51,4 +58,7 @@ async def execute(request: ApiRequest, plan: StatementPlan, execution: Execution
             # The estimate may be less than the number of rows counted so far.
             total = max(row.total or 0, await execution.estimate(plan.estimated.bind(values)))
             row = row._replace(total=total)
-    return respond.reply(plan, request, row)
+    reply = respond.reply(plan, request, row)
+    if preconditions is None:
+        return reply
+    return respond.conditional_reply(preconditions, reply, exists=row.rows > 0)

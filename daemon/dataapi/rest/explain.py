@@ -7,7 +7,7 @@ from dataapi.rest.negotiation import Explain
 
 
 def explain_statement(bound: Bound, explain: Explain) -> Bound:
-    """Return the statement that explains another one.
+    """Return the statement that explains another statement.
 
     With ``analyze``, PostgreSQL runs the statement, so a mutation takes effect unless it is rolled back.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner, MultiMessageTransactions, UnknownRole, catalog_for
@@ -16,28 +16,34 @@ from dataapi.database.message import Bound
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
 from dataapi.rest import batch
+from dataapi.rest.conditional import write_conditionally
 from dataapi.rest.execute import Rows, execute
-from dataapi.rest.openapi.descriptions import Descriptions
 from dataapi.rest.parse.preferences import not_followed
 from dataapi.rest.parse.request import ApiRequest, PlanInput, parse_request
 from dataapi.rest.plan import call, read, write
 from dataapi.rest.plan.model import AdaptedValues, Plan, StatementPlan, StreamPlan
 from dataapi.rest.plan.role import PlanCacheFigures, RestRole
 from dataapi.rest.plan.tables import CatalogTables, PrivilegeDenied
+from dataapi.rest.respond import conditional_reply
 from dataapi.rest.run_batch import Part, run_batch
 from dataapi.rest.stream import stream
 from dataapi.settings import Project
 from dataapi.sql.dialect import dialect_of
 
+if TYPE_CHECKING:
+    from dataapi.rest.openapi.descriptions import Descriptions
+
 LONG_BODY = 20_000
-"""Size of a body in bytes above which it is parsed in a thread.  The largest CSV can take a second."""
+"""Size of a body in bytes above which it is parsed in a thread. The largest CSV can take a second."""
 LONG_QUERY = 4_000
 """Length of a query string above which it is parsed and planned in a thread."""
 LONG_BATCH = 2_000
 """Size of a batch in bytes above which its requests are parsed and planned in a thread."""
+LONG_NESTED = 2_000
+"""Size of a body with related rows in bytes above which it is planned in a thread."""
 
 _MAX_REPLANS = 2
-"""Maximum number of times to plan a request again.  A new name may be followed by a new privilege."""
+"""Maximum number of times to plan a request again: for a new name, and then for a new privilege."""
 _METHOD_NOT_ALLOWED = 405
 _OUTDATED = OUTDATED_CODES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
@@ -49,11 +55,7 @@ class RestHandler:
     """Handles REST requests.
 
     :param catalog: returns the current catalog, None before the first one is loaded.
-    :param refresh: returns a catalog that is up to date.
     :param regrant: returns a catalog in which a denied privilege is up to date.
-    :param worker: runs long work.
-    :ivar figures: hits and misses of the plan cache.
-    :ivar requests: number of requests received.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class RestHandler:
         self._served: Catalog | None = None
         self._tables: CatalogTables | None = None
         self._roles: dict[str, RestRole] = {}
-        self._descriptions = Descriptions(project)
+        self._descriptions: Descriptions | None = None
         self._worker = worker or WorkerThread()
         self.figures = PlanCacheFigures()
         self.requests = 0
@@ -81,10 +83,10 @@ class RestHandler:
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Handle a request: parse, plan, run, respond.
 
-        The catalog may lack a new name, type or grant.  The request has no effect in that case, so it is
+        The catalog may lack a new name, type or grant. The request has no effect in that case, so it is
         planned again if there is a newer catalog.
 
-        :raises ApiError: Any failure, as a client error.
+        :raises ApiError: The request failed. The error has the form that clients see.
         """
         self.requests += 1
         catalog = self._catalog()
@@ -118,11 +120,17 @@ class RestHandler:
             return await self._describe(http, caller, request, catalog)
         role = self._roles[caller.role]
         try:
+            if request.nested is not None:
+                request = await self._with_groups(http, role, request)
             plan = role.cached(request.input) or await self._plan(http, role, request.input)
             if not isinstance(plan, Reply) and plan.adapted is not None:
                 request = await self._adapt(http, request, plan.adapted)
             http.context.report(StageEnd("plan", perf_counter()))
             if isinstance(plan, StatementPlan):
+                if plan.current is not None:
+                    return await write_conditionally(
+                        self._transactions, catalog, http, caller, request, plan, plan.current
+                    )
                 return await execute(
                     request, plan, _SingleMessageExecution(self._transactions, catalog, http, caller)
                 )
@@ -135,9 +143,16 @@ class RestHandler:
             raise
 
     async def _plan(self, http: Request, role: RestRole, plan_input: PlanInput) -> Plan:
-        if _is_long(http):
+        if _is_long(http) or (plan_input.rows.groups and len(http.body) > LONG_NESTED):
             return await self._worker.run(make_plan, role, plan_input)
         return make_plan(role, plan_input)
+
+    async def _with_groups(self, http: Request, role: RestRole, request: ApiRequest) -> ApiRequest:
+        from dataapi.rest.plan.nested import with_groups  # noqa: PLC0415 - only if configured
+
+        if len(http.body) > LONG_NESTED:
+            return await self._worker.run(with_groups, role, request)
+        return with_groups(role, request)
 
     async def _adapt(self, http: Request, request: ApiRequest, adapted: AdaptedValues) -> ApiRequest:
         if _is_long(http):
@@ -163,7 +178,10 @@ class RestHandler:
         return await self._refresh(catalog) if error.code in _OUTDATED else catalog
 
     async def _catalog_with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
-        """Refresh the catalog to get the caller's role.  PostgreSQL reports why a role cannot be assumed."""
+        """Return a newer catalog with the caller's role.
+
+        PostgreSQL reports the error if the role cannot be assumed.
+        """
         await self._transactions.assume(caller.role)
         assert catalog is not None, "a role is only looked up in a catalog"
         return catalog_for(await self._refresh(catalog), caller)
@@ -172,8 +190,14 @@ class RestHandler:
         if request.input.reads:
             await self._transactions.run_pre_request(catalog, http, caller)
             http.context.report(StageEnd("transaction", perf_counter()))
+        if self._descriptions is None:
+            from dataapi.rest.openapi.descriptions import Descriptions  # noqa: PLC0415 - few requests
+
+            self._descriptions = Descriptions(self._project)
         reply = await self._descriptions.respond(http, request, catalog, caller.role)
         http.context.report(StageEnd("plan", perf_counter()))
+        if request.preconditions is not None:
+            return conditional_reply(request.preconditions, reply, exists=True)
         return reply
 
     # ------------------------------------------------------------ batches
@@ -227,7 +251,7 @@ def _is_long(http: Request) -> bool:
 
 
 def _map_requests(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
-    """Apply a function to each request of a batch.  Errors get the index of their request."""
+    """Apply a function to each request of a batch. Errors get the index of their request."""
     results = []
     for index, item in enumerate(items):
         try:
@@ -239,6 +263,10 @@ def _map_requests(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
 
 def _part(role: RestRole, parsed: tuple[Request, ApiRequest]) -> Part:
     http, request = parsed
+    if request.nested is not None:
+        from dataapi.rest.plan.nested import with_groups  # noqa: PLC0415 - only if configured
+
+        request = with_groups(role, request)
     plan = role.cached(request.input) or make_plan(role, request.input)
     if not isinstance(plan, Reply) and plan.adapted is not None:
         request = request._replace(values=plan.adapted.adapt(request.values))
@@ -248,7 +276,7 @@ def _part(role: RestRole, parsed: tuple[Request, ApiRequest]) -> Part:
 def make_plan(role: RestRole, plan_input: PlanInput) -> Plan:
     """Make and cache a plan.
 
-    :raises ApiError: The request is invalid.  PGRST122 (400) if its only error is an unknown preference.
+    :raises ApiError: The request is invalid. PGRST122 (400) if its only error is an unknown preference.
     """
     plan = _plan(role, plan_input)
     if isinstance(plan, Reply):

@@ -29,21 +29,18 @@ class Form(Enum):
     """The format of the rows in the body."""
 
     NONE = "none"
-    """No body.  The rows are counted."""
     ARRAY = "array"
-    """A JSON array."""
     STRIPPED = "stripped"
     """A JSON array of objects without null members."""
     CSV = "csv"
-    """RFC 4180 with a header line.  The last line has no line end.
+    """RFC 4180 with a header line. The last line has no line end.
 
-    NULL is an empty field, or ``NULL`` if it is the only field of its line.  Text that reads like NULL is
+    NULL is an empty field, or ``NULL`` if it is the only field of its line. Text that reads like NULL is
     quoted.
     """
     VALUE = "value"
-    """The only row, or a function's only value, as JSON.  null if there is none."""
+    """The only row, or a function's only value, as JSON. null if there is none."""
     VALUES = "values"
-    """A JSON array of a function's values."""
 
 
 class Content(Enum):
@@ -58,37 +55,30 @@ class Content(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """The only value of a function, unchanged."""
+    """The scalar result of a function, not encoded as JSON."""
 
     content: Content
 
 
 @dataclass(frozen=True, slots=True)
 class GeoJson:
-    """A GeoJSON feature collection.
-
-    :ivar function: SQL name of the function that converts a row to a feature.
-    """
+    """A GeoJSON feature collection. The SQL function converts a row to a feature."""
 
     function: str
 
     @classmethod
     def by(cls, postgis: str | None) -> GeoJson:
-        """Return the body for an installation of PostGIS.
-
-        :param postgis: schema of PostGIS.  None if it is not an extension: the search path is used.
-        """
+        """Return the body for PostGIS in the schema ``postgis``, or on the search path if that is None."""
         name = "st_asgeojson"
         return cls(name if postgis is None else f"{quote_identifier(postgis)}.{name}")
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerBody:
-    """A body from an aggregate of the database over the rows (a custom media type handler).
+    """A body that an aggregate in the database builds from the rows (a custom media type handler).
 
-    :ivar function: quoted and qualified SQL name of the aggregate.
-    :ivar table: table whose row type the aggregate accepts.  None if it accepts any row type.  It then reads
-        the names of the members, which must be ``Text``.
+    If ``table`` is None, the aggregate accepts any row type. It then reads the names of the members, which
+    must be ``Text``.
     """
 
     function: str
@@ -105,7 +95,8 @@ _JSON = frozenset({Form.ARRAY, Form.STRIPPED, Form.VALUE, Form.VALUES})
 def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) -> tuple[str, str]:
     """Return the SQL of a body, which is an aggregate, and the ``from`` item of its rows.
 
-    :raises ApiError: PGRST127 (400) if an aggregate reads the members' names and one cannot be a column name.
+    :raises ApiError: PGRST127 (400) if an aggregate reads the members' names and one of them cannot be a
+        column name.
     """
     if body in _JSON:
         json, item = json_rows(writer, output, source)
@@ -188,12 +179,12 @@ def csv_line_sql(rows: OutputRows) -> str:
     """Return the SQL of a row as a line of CSV, without its line end.
 
     The text form of a row is a line of CSV except for its parentheses, doubled backslashes and an unquoted
-    ``NULL``.  Lines that contain ``NULL`` are built field by field.
+    ``NULL``. Lines that contain ``NULL`` are built field by field.
     """
     if not rows.columns:
         return "''::text"
     if len(rows.columns) == 1:
-        # Parsers skip empty lines.
+        # Parsers skip empty lines, so NULL is written as a word.
         nothing = f"when line {EQUAL} '' then {quote_literal(NULL)}"
         word = f"when line {EQUAL} {quote_literal(NULL)} then {_QUOTED_NULL}"
         return _line_sql(_fields_sql(rows.alias), f"{nothing} {word}")

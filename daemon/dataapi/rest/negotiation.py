@@ -1,4 +1,4 @@
-"""Negotiates the media type of a response; pure."""
+"""Negotiates the media type of a response."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class MediaKind(Enum):
     JSON = "json"
     """An array of objects, or the value of a function that does not return a set."""
     OBJECT = "object"
-    """Exactly one object."""
     CSV = "csv"
     GEOJSON = "geojson"
     LINES = "lines"
@@ -40,17 +39,13 @@ class MediaKind(Enum):
     RAW = "raw"
     """A function's value, unchanged."""
     HANDLER = "handler"
-    """The result of an aggregate of the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowHandler:
-    """An aggregate of the database that converts rows to a media type.
+    """An aggregate that converts rows to a media type, ``*/*`` for any.
 
-    :ivar media_type: lower-case media type, or ``*/*`` for any.
-    :ivar function: quoted and qualified SQL name of the aggregate.
-    :ivar table: OID of the table whose rows the aggregate accepts, 0 for any rows.
-    :ivar content: type of its result.
+    ``table`` is the OID of the table whose rows it accepts, 0 for any rows.
     """
 
     media_type: str
@@ -61,11 +56,7 @@ class RowHandler:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """A request for the plan of the statement instead of its rows.
-
-    :ivar as_json: whether to return the plan as JSON rather than text.
-    :ivar options: a subset of ``PLAN_OPTIONS``.
-    """
+    """A request for the plan of the statement instead of its rows, with some of ``PLAN_OPTIONS``."""
 
     as_json: bool
     options: tuple[str, ...]
@@ -75,10 +66,7 @@ class Explain:
 class Media:
     """The negotiated media type of a response.
 
-    :ivar content_type: the ``Content-Type`` header.
-    :ivar stripped: whether to omit null members.
     :ivar row_handler: aggregate that builds the body, for ``MediaKind.HANDLER``.
-    :ivar explain: respond with the plan of the statement.
     :ivar single: whether the result must be exactly one object.
     :ivar is_binary: whether the body is a ``bytea``.
     """
@@ -110,7 +98,8 @@ class Media:
 class Offers(NamedTuple):
     """Media types that are available in addition to JSON, CSV and GeoJSON.
 
-    :ivar row_handlers: aggregates that the role may use, those for a table's rows first.
+    :ivar row_handlers: aggregates that the role may use. Aggregates for the rows of ``table`` take
+        precedence.
     :ivar table: OID of the table whose whole rows are returned, 0 for other results.
     :ivar raw: media types of a function's unchanged value, ``*/*`` for any.
     :ivar lines: whether rows can be streamed.
@@ -125,9 +114,8 @@ class Offers(NamedTuple):
 
 
 def negotiate(accept: str | None, offers: Offers) -> Media:
-    """Return the available media type that the client prefers.
+    """Return the available media type that the client prefers. Without ``Accept``, it accepts all types.
 
-    :param accept: the ``Accept`` header.  None accepts any media type.
     :raises ApiError: PGRST107 (406) if none of the accepted media types is available.
     """
     accept = ANY_MEDIA_TYPE if accept is None else accept

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from dataapi.auth.caller import Caller, isolation_level, strictest_isolation
-from dataapi.auth.transaction import MultiMessageTransaction, MultiMessageTransactions, with_retries
+from dataapi.auth.transaction import (
+    RETRIES,
+    MultiMessageTransaction,
+    MultiMessageTransactions,
+    with_retries,
+)
 from dataapi.catalog.model import Catalog
-from dataapi.database.message import Bound, explained
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.rest import respond
-from dataapi.rest.execute import Rows, execute
+from dataapi.rest.conditional import (
+    CONDITIONAL_RETRIES,
+    TransactionExecution,
+    conditional_isolation,
+    execute_conditionally,
+)
+from dataapi.rest.execute import execute
 from dataapi.rest.parse.request import ApiRequest
 from dataapi.rest.plan.model import Plan, StatementPlan, StreamPlan
 from dataapi.rest.statements import TOO_LARGE
 from dataapi.rest.stream import complete, statement_of
-from dataapi.sql.dialect import dialect_of
 
 
 class Part(NamedTuple):
@@ -42,11 +50,15 @@ async def run_batch(
     The transaction is retried after a serialization failure, like that of a single request.
 
     :param max_bytes: maximum total size of the replies' bodies in bytes.
-    :raises ApiError: The batch was rolled back.  ``index`` identifies the failed request, if any.
+    :raises ApiError: The batch was rolled back. ``index`` identifies the failed request, if any.
     """
     plans = [part.plan for part in parts if not isinstance(part.plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)
-    settings = strictest_isolation(isolation_level(plan.settings) for plan in plans)
+    conditional = any(isinstance(plan, StatementPlan) and plan.current is not None for plan in plans)
+    levels = [isolation_level(plan.settings) for plan in plans]
+    if conditional:
+        levels += conditional_isolation(catalog, caller)
+    settings = strictest_isolation(levels)
 
     async def attempt() -> list[Reply]:
         async with transactions.begin(
@@ -54,7 +66,7 @@ async def run_batch(
         ) as transaction:
             return await _replies(transaction, catalog, parts, max_bytes)
 
-    return await with_retries(attempt)
+    return await with_retries(attempt, CONDITIONAL_RETRIES if conditional else RETRIES)
 
 
 async def _replies(
@@ -83,26 +95,7 @@ async def _reply(transaction: MultiMessageTransaction, catalog: Catalog, part: P
         statement = statement_of(request, plan)
         rows = await transaction.run(http, (statement,), read_only=True, settings=plan.settings)
         return await complete(request, plan, rows)
-    return await execute(request, plan, _BatchExecution(transaction, catalog, http))
-
-
-class _BatchExecution(NamedTuple):
-    transaction: MultiMessageTransaction
-    catalog: Catalog
-    http: Request
-
-    async def run(self, plan: StatementPlan, statements: tuple[Bound, ...]) -> Rows:
-        return await self.transaction.run(
-            self.http, statements, read_only=plan.read_only, settings=plan.settings
-        )
-
-    async def estimate(self, statement: Bound) -> int:
-        dialect = dialect_of(self.catalog)
-        [[plan_text]] = await self.transaction.run(
-            self.http,
-            (explained(statement),),
-            read_only=True,
-            settings=dialect.planner_settings,
-            continued=True,
-        )
-        return dialect.planned_rows(json.loads(plan_text))
+    execution = TransactionExecution(transaction, catalog, http)
+    if plan.current is not None:
+        return await execute_conditionally(request, plan, plan.current, execution)
+    return await execute(request, plan, execution)

@@ -1,7 +1,7 @@
 """Statements that return a REST response in a single row: body, number of rows, headers and status.
 
-The columns are those of ``ResultRow``.  PostgreSQL builds the body in the negotiated media type.  The
-statement also rejects responses that are too large, which would fill the daemon's memory and delay other
+The columns are those of ``ResultRow``. PostgreSQL builds the body in the negotiated media type. The
+statement also rejects responses that are too large. They would fill the daemon's memory and delay other
 requests.
 """
 
@@ -31,10 +31,10 @@ TOO_LARGE = "PGRST100"
 """Reason of the error for a response of too many bytes."""
 
 SCALAR = "pgrst_scalar"
-"""Column name of single values that a function returns.  Clients rely on this name."""
+"""Column name of single values that a function returns. Clients rely on this name."""
 
 UPDATED = "dataapi.updated"
-"""Setting of the transaction that counts the rows that an upsert updates.  It must start at "0"."""
+"""Setting of the transaction that counts the rows that an upsert updates. It must start at "0"."""
 
 
 class Total(Enum):
@@ -43,14 +43,13 @@ class Total(Enum):
     NONE = "none"
     EXACT = "exact"
     BOUNDED = "bounded"
-    """Up to the bound of ``compile_result`` plus one.  An estimate is used for larger totals."""
+    """Counts up to the bound of ``compile_result`` plus one. Larger totals are estimated."""
 
 
 class ResultRow(NamedTuple):
     """The result row of a statement.
 
     :ivar body: bytes of JSON, text of other media types.
-    :ivar rows: number of rows in the body.
     :ivar total: number of matching rows, None if not counted.
     :ivar response_headers: the setting ``response.headers``, empty or None if not set.
     :ivar response_status: the setting ``response.status``, empty or None if not set.
@@ -68,12 +67,12 @@ class ResultRow(NamedTuple):
 
 
 PENDING_ROW = ResultRow(None, 0, None, None, None)
-"""The result row of a streamed response, before its rows."""
+"""The result row of a streamed response while its rows are unknown."""
 RESPONSE_SETTINGS = (
     "pg_catalog.current_setting('response.headers', true)",
     "pg_catalog.current_setting('response.status', true)",
 )
-"""SQL of the response settings that functions set.  It must be evaluated after all rows."""
+"""SQL of the response settings that functions set. It must be evaluated after all rows."""
 
 
 # ---------------------------------------------------------------- reads and calls
@@ -90,14 +89,13 @@ def compile_result(
     guard: Guard | None = None,
     dialect: Dialect = POSTGRESQL,
 ) -> Compiled:
-    """Return the statement that returns rows.  Its columns are the first five of ``ResultRow``.
+    """Return the statement that returns rows. Its columns are the first five of ``ResultRow``.
 
     A volatile function is called exactly once.
 
     :param output: a ``Record`` of each row, or a function's value (``ColumnRef(SCALAR)``).
     :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
-    :param max_bytes: maximum size of the body in bytes.  A larger body raises ``TOO_LARGE`` with its size.
-    :param guard: bound for the number of rows.
+    :param max_bytes: maximum size of the body in bytes. A larger body raises ``TOO_LARGE`` with its size.
     """
     writer = dialect.writer()
     rows, output = dialect.rewrite_result(rows, output)
@@ -134,7 +132,7 @@ def compile_call(
     guard: Guard | None = None,
     dialect: Dialect = POSTGRESQL,
 ) -> tuple[Compiled, ...]:
-    """Return the statements of a function call.  The last one returns the result; see ``compile_result``.
+    """Return the statements of a function call. The last one returns the result; see ``compile_result``.
 
     A separate statement calls a volatile function if the output needs more than columns of its rows.
     """
@@ -160,7 +158,7 @@ def compile_lines(
     """Return a statement whose rows are the lines of a streamed response.
 
     :param form: ``ARRAY`` or ``STRIPPED`` for JSON values, ``CSV`` for lines without line ends.
-    :param max_bytes: maximum size of a line in bytes.  A larger line raises ``TOO_LARGE`` with its size.
+    :param max_bytes: maximum size of a line in bytes. A larger line raises ``TOO_LARGE`` with its size.
     """
     writer = dialect.writer()
     rows, output = dialect.rewrite_result(rows, output)
@@ -201,7 +199,7 @@ def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bo
 
 
 class _Source:
-    """Rows of a table or function.  A volatile function is called in a ``with`` query.
+    """Rows of a table or function. A volatile function is called in a ``with`` query.
 
     Other functions are called at each reference, because PostgreSQL can inline them and push conditions down.
     """
@@ -215,7 +213,7 @@ class _Source:
         self._used: list[Row] = []
 
     def with_clause(self) -> str:
-        """Return the ``with`` clause of the call.  Use this after writing everything else."""
+        """Return the ``with`` clause of the call. Use this after writing everything else."""
         if not self._call_name:
             return ""
         call = self.rows.call
@@ -247,7 +245,7 @@ class _Source:
 
 
 def compile_matching(rows: Rows, dialect: Dialect = POSTGRESQL) -> Compiled:
-    """Return a statement that matches all rows outside any page, for the planner's estimate."""
+    """Return a statement that reads all matching rows without a page, for the planner's estimate."""
     writer = dialect.writer()
     source = source_sql(writer, dialect.rewrite(rows), Row(writer.alias()), None)
     return compiled(f"select 1 from {source}", writer)
@@ -260,10 +258,7 @@ _OTHER_COLUMNS = ('"total"', '"headers"', '"status"', '"location"', '"inserted"'
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The part of the written rows that a response contains.
-
-    :ivar required: include only rows that satisfy this condition.
-    """
+    """The part of the written rows that a response contains: rows that satisfy ``required``, if set."""
 
     table: Table
     record: Record
@@ -276,7 +271,7 @@ class Representation:
 class MutationQuery:
     """A mutation and its response.
 
-    :ivar representation: None for no rows, so that no privilege to read is needed.
+    :ivar representation: rows in the response, None if it contains none. No privilege to read is then needed.
     :ivar located: key columns whose values the response contains if exactly one row changed.
     :ivar max_bytes: maximum size of the body in bytes, None if only the plan is requested.
     :ivar reads_whole: whether the role may read all columns of the rows.
@@ -291,9 +286,9 @@ class MutationQuery:
 
 
 def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tuple[Compiled, ...]:
-    """Return the statements of a mutation.  The last one returns the result.
+    """Return the statements of a mutation. The last one returns the result.
 
-    All parts of a statement see the same snapshot.  If the response contains more than columns of the changed
+    All parts of a statement see the same snapshot. If the response contains more than columns of the changed
     rows, such as related rows, a second statement builds it, because only a later statement sees the written
     rows.
     """
@@ -320,13 +315,13 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
 
 
 _STORED_ROWS, _INSERTED_COUNT = "dataapi.kept_rows", "dataapi.kept_inserted"
-"""The transaction's settings that keep rows for the next statement, and how many an upsert inserted."""
+"""Settings of the transaction: the rows for the next statement, and the number of inserted rows."""
 
 
 def _reads_written_rows(dialect: Dialect, query: MutationQuery, row: Row) -> bool:
     """Whether a separate statement builds the response after the mutation.
 
-    :param row: row whose referenced columns the response needs.
+    ``row`` has the columns that the response needs.
     """
     output, mutation = query.representation, query.mutation
     if output is None or isinstance(mutation, Delete) or not dialect.reads_written_rows:

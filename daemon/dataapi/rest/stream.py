@@ -22,6 +22,8 @@ from dataapi.rest.statements import PENDING_ROW
 
 Rows = list[tuple[Any, ...]]
 
+_NOT_MODIFIED = 304
+
 
 async def stream(
     transactions: MultiMessageTransactions,
@@ -37,6 +39,10 @@ async def stream(
 
     :raises ApiError: The database fails before the first rows.
     """
+    if request.preconditions is not None:
+        head = _head(request, plan)
+        if head.status == _NOT_MODIFIED:
+            return head
     batches = transactions.stream(
         catalog, http, caller, statement_of(request, plan), plan.settings, by_replica=plan.by_replica
     )
@@ -56,8 +62,12 @@ def statement_of(request: ApiRequest, plan: StreamPlan) -> Bound:
 
 
 def _head(request: ApiRequest, plan: StreamPlan) -> Reply:
-    content_type = plan.media.content_type
-    return make_reply(request, Action.STREAM, PENDING_ROW, 200, content_type, location(request))
+    headers = (*location(request), *plan.headers)
+    reply = make_reply(request, Action.STREAM, PENDING_ROW, 200, plan.media.content_type, headers)
+    if request.preconditions is None:
+        return reply
+    # Whether there are rows is not known yet.
+    return respond.conditional_reply(request.preconditions, reply, exists=True)
 
 
 async def _with_first(first: Rows, others: RowBatches) -> RowBatches:
@@ -74,6 +84,8 @@ async def complete(request: ApiRequest, plan: StreamPlan, rows: Rows) -> Reply:
         yield rows
 
     head = _head(request, plan)
+    if head.status == _NOT_MODIFIED:
+        return head
     body = b"".join([piece async for piece in _body(plan, only_batch())])
     header = ("Content-Range", content_range(request.values.offset, len(rows), None))
     return head._replace(headers=(*head.headers, header), body=body)
@@ -86,12 +98,11 @@ def _body(plan: StreamPlan, batches: RowBatches) -> Stream:
 
 
 async def stream_rows(batches: RowBatches, *, prefix: bytes = b"") -> Stream:
-    """Yield rows of one text column as lines.  Closing the stream ends the transaction.
+    """Yield rows of one text column as lines. Closing the stream ends the transaction.
 
     As in a complete reply, there is no line end after the last row.
 
-    :param prefix: bytes before the first row, such as a header line with its line end.
-    :raises ApiError: The database fails.  Before the first piece, the error can still be sent as a response.
+    :raises ApiError: The database fails. Before the first piece, the error can still be sent as a response.
     """
     separator, started = prefix, not prefix
     try:
@@ -108,7 +119,7 @@ async def stream_rows(batches: RowBatches, *, prefix: bytes = b"") -> Stream:
 async def stream_json_lines(batches: RowBatches) -> Stream:
     """Yield rows of one JSON value as lines.
 
-    PostgreSQL preserves line ends between the tokens of ``json`` values; they are replaced by spaces.
+    PostgreSQL preserves line ends between the tokens of ``json`` values. They are replaced with spaces.
     """
     try:
         async for rows in batches:
@@ -118,7 +129,7 @@ async def stream_json_lines(batches: RowBatches) -> Stream:
 
 
 def _line(value: bytes | str | None) -> bytes:
-    # A function's NULL is a line, too.
+    # A function's NULL is also a line.
     line = as_bytes(value) or b"null"
     if b"\n" in line or b"\r" in line:
         line = line.replace(b"\r", b" ").replace(b"\n", b" ")

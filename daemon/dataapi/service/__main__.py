@@ -6,12 +6,14 @@ service. The parent handles them, and reloads its workers through their pipes.
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
 if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    from dataapi.service.worker import main  # slow to import: the signals are ignored first
+    gc.disable()
+    from dataapi.service.worker import main  # slow to import, so signals are ignored first
 
     sys.exit(main())

@@ -22,7 +22,6 @@ from dataapi.telemetry.readiness import WebhooksState
 from dataapi.telemetry.requests import RequestMetrics, request_observer
 from dataapi.telemetry.tracing import Tracing, tracing_of
 from dataapi.telemetry.vitals import Vitals
-from dataapi.webhooks.management.errors import ErrorCode, ManagementError
 
 if TYPE_CHECKING:
     from dataapi.http.messages import Reply, Request
@@ -34,12 +33,12 @@ WEBHOOKS_DISABLED = "Webhooks are off: the configuration has no section [webhook
 
 
 class LazyWebhooks:
-    """Webhooks, imported after the APIs have started, if the configuration enables them.
+    """Webhooks. If the configuration enables them, they are imported after the APIs have started.
 
-    Their imports and the event catalogue take a third as long as the rest of the start.
+    Importing them and loading the event catalogue takes a third as long as everything else at the start.
 
-    :param retries: whether this process retries creating the schema after it was denied. Others only wait for
-        it.
+    :param retries: whether this process retries creating the schema if the role lacked the privilege. Other
+        processes wait until the schema exists.
     """
 
     def __init__(
@@ -105,6 +104,8 @@ class LazyWebhooks:
 
         :raises ApiError: 404 if webhooks are disabled, 503 until they have started.
         """
+        from dataapi.webhooks.management.errors import ErrorCode, ManagementError  # noqa: PLC0415 - if enabled
+
         if not self.enabled:
             raise ManagementError(ErrorCode.NOT_FOUND, WEBHOOKS_DISABLED)
         if self._part is None:
@@ -122,6 +123,7 @@ def _webhooks_inputs(settings: Settings) -> tuple[object, ...] | None:
     connection_settings = (first.db_prepared_statements, first.db_channel_enabled)
     return (
         settings.webhooks,
+        settings.notify,
         first.db_uri,
         *connection_settings,
         first.db_pool_max_idletime,
@@ -143,11 +145,7 @@ def _webhooks_part() -> type[WebhooksPart]:
 
 
 class ProcessAssembly:
-    """Creates the parts of a process from the configuration.
-
-    :param webhooks: handles the management API.
-    :param reconfigure: requests a reload.
-    """
+    """Creates the parts of a process from the configuration."""
 
     def __init__(
         self,
@@ -169,11 +167,16 @@ class ProcessAssembly:
         self._successions: dict[tuple[str | None, ...], Succession] = {}
 
     def project(self, settings: Project) -> ProjectPart:
-        """Create the part of a project. It inherits what an earlier part knows about the same servers."""
+        """Create the part of a project. Parts with the same servers share a ``Succession``."""
         servers = settings.ref, settings.db_uri, settings.db_read_uri
         previous = self._successions.get(servers)
         part = ProjectPart(
-            self._reactor, settings, self._reconfigure, self._vitals, previous and previous.copy()
+            self._reactor,
+            settings,
+            self._reconfigure,
+            self._vitals,
+            previous and previous.copy(),
+            self._settings.mcp_writes if self._settings.mcp else None,
         )
         self._successions[servers] = part.succession
         return part
@@ -182,7 +185,9 @@ class ProcessAssembly:
         from dataapi.web.app import make_site  # noqa: PLC0415 - imported by the projects' start
 
         single_process = self._settings.workers == 1
-        site = make_site((), self._reactor, webhooks=self._webhooks, receivers=single_process)
+        site = make_site(
+            (), self._reactor, webhooks=self._webhooks, receivers=single_process, settings=self._settings
+        )
         self.configure(self._settings, site, projects, requests)
         return site
 
@@ -215,9 +220,9 @@ def assemble(
 ) -> Process:
     """Create the parts of this process: projects, webhooks, and the site that serves both.
 
-    :param reconfigure: requests a reload.
-    :param vitals: of a worker. Its parent sends it the state of the other workers.
-    :param number: of a worker. Only the first one retries creating the schema of webhooks.
+    :param vitals: vitals of a worker, to which its parent sends the state of all workers. None for a single
+        process.
+    :param number: number of a worker. Only worker 1 retries creating the schema of webhooks.
     """
     tracing = tracing_of(os.environ)
     webhooks = LazyWebhooks(reactor, settings, tracing, retries=number == 1)

@@ -15,7 +15,7 @@ from dataapi.concurrency.tasks import SingleFlights, concurrently
 from dataapi.database.script import ScriptError, connected
 from dataapi.database.sql_text import RESTORE_SEARCH_PATH, quote_identifier
 from dataapi.service.configuration import ConfigurationError
-from dataapi.service.configuration.database import NAMES, PREFIX, DatabaseSetting, applied, unknown_names
+from dataapi.service.configuration.database import NAMES, PREFIX, DatabaseSetting, applied, warnings
 from dataapi.service.configuration.mistakes import Mistake
 from dataapi.service.settings_sources import SettingsSource
 from dataapi.settings import Project, Settings
@@ -38,7 +38,7 @@ from pg_catalog.pg_db_role_setting s
 where starts_with(setting, $1)
 order by s.setdatabase
 """
-"""Settings of the role, followed by settings of the role in this database, in ascending precedence."""
+"""Query for settings of the role, and then of the role in this database, in ascending precedence."""
 
 _CLEAR = "select set_config(name, '', true) from unnest($1::text[]) name"
 """Clears the settings of the session, to find the settings that the function sets."""
@@ -56,7 +56,7 @@ def read_stored(project: Project) -> StoredSettings:
     with connected(project.db_uri) as fetch:
         # Settings must end with the transaction: a pooler may give the connection to other clients next.
         fetch("begin read only", ())
-        # The start waits no longer than this, and the thread is needed elsewhere.
+        # The daemon does not wait longer for the settings, and other work needs the thread.
         fetch("select set_config('statement_timeout', $1, true)", (f"{READ_WITHIN:.0f}s",))
         role_settings = tuple(DatabaseSetting(*row) for row in fetch(_ROLE_SETTINGS, (PREFIX,)))
         function = project.db_pre_config
@@ -111,7 +111,8 @@ class DatabaseSettings:
         self._configured: Settings | None = None
         self._complete: Settings | None = None
         self._failures: dict[str, str] = {}
-        # A thread that waits for an unresponsive server cannot be stopped, and the pool has few threads.
+        # Shared, because a thread that waits for an unresponsive server cannot be stopped, and the pool has
+        # few threads.
         self._reading: SingleFlights[Hashable, StoredSettings] = SingleFlights()
 
     @property
@@ -165,8 +166,8 @@ class DatabaseSettings:
             return self._fall_back(project, f"the settings in the database cannot be read: {reason}")
         except ConfigurationError as error:
             return self._fall_back(project, f"the settings in the database are invalid: {error}")
-        for name in unknown_names(stored):
-            _log.warn("{project}: unknown setting in the database: {name}", project=project.ref, name=name)
+        for warning in warnings(stored):
+            _log.warn("{project}: {warning}", project=project.ref, warning=warning)
         self._last_read[project.ref, project.db_uri] = stored
         return completed
 
@@ -174,7 +175,7 @@ class DatabaseSettings:
         return await deferToThread(partial(self._read, project))
 
     def _fall_back(self, project: Project, reason: str) -> Project:
-        """Return the project with its previous settings, or as one that rejects all requests."""
+        """Return the project with its previous settings, or a project that rejects all requests."""
         self._failures[project.ref] = reason
         last_read = self._last_read.get((project.ref, project.db_uri))
         previous = None

@@ -19,13 +19,12 @@ from dataapi.database.sql_text import BEGIN_OWN_SQL
 from dataapi.service.configuration.endpoints import http_address
 from dataapi.service.private_files import create_private
 from dataapi.service.sockets import StartFailed
-from dataapi.settings import Project, Settings, Webhooks
+from dataapi.settings import REST_FEATURES, Project, Settings, Tour, Webhooks
 
 DEMO_REF = "demodemodemodemodemo"
 DEMO_ORGANIZATION = "demo"
 DEMO_DATABASE = "demo"
 SIGNED_IN_ACCOUNT = "1"
-"""The account of the demo's user token."""
 
 DEMO_QUERY = (
     "{ blogCollection(first: 2) { edges { node { name owner { firstName } "
@@ -33,16 +32,13 @@ DEMO_QUERY = (
 )
 
 _OWN_ADDRESSES = ("127.0.0.1", "::1")
-"""Addresses to which the demo delivers in addition to public ones, for the console's receivers."""
+"""Private addresses to which the demo delivers. The console's test receivers have such addresses."""
 
 _SCRIPT = Path(__file__).with_name("demo.sql")
 
 
 class Demo:
-    """The source of the demo's settings.
-
-    :param write: prints the banner.
-    """
+    """The source of the demo's settings."""
 
     def __init__(self, settings: Settings, directory: Path | None, write: Callable[[str], object]) -> None:
         self.settings = settings
@@ -89,7 +85,7 @@ class DemoKeys:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDemo:
-    """A demo whose PostgreSQL runs: its settings, and the banner to print."""
+    """A demo with a running PostgreSQL: its settings, and the banner to print."""
 
     settings: Settings
     banner: str
@@ -97,16 +93,15 @@ class PreparedDemo:
 
 
 async def prepare_demo(directory: Path | None, service: Settings) -> PreparedDemo:
-    """Start PostgreSQL with the sample database.
+    """Start PostgreSQL with the sample database. The demo's project replaces the projects of the settings.
 
-    :param directory: stores the database and the keys. None discards both at the end.
-    :param service: settings of the service. Its projects are replaced.
+    :param directory: directory for the database and the keys. If it is None, both are discarded at the end.
     :raises EmbeddedServerError: PostgreSQL does not start, or the sample cannot be created.
     """
     server = EmbeddedServer(directory, DEMO_DATABASE)
     uri = await server.start()
     try:
-        # A previous run in the same directory has created the sample.
+        # Create the sample unless a previous run in the same directory did.
         if not await run_script(
             server.uri(), f"{BEGIN_OWN_SQL}select 1 from pg_namespace where nspname = 'private'"
         ):
@@ -166,15 +161,15 @@ def demo_project(uri: str, keys: DemoKeys) -> Project:
         db_aggregates_enabled=True,
         db_plan_enabled=True,
         graphql_features=frozenset(FEATURES),
+        rest_features=frozenset(REST_FEATURES),
+        tour=Tour(SIGNED_IN_ACCOUNT, keys.token),
     )
 
 
 def demo_banner(settings: Settings, administrator: str, token: str, now: int) -> str:
     """Return the text to print: URLs, keys, and commands to paste.
 
-    :param administrator: the superuser's URI of the sample database.
-    :param token: the token for webhooks.
-    :param now: start of the printed tokens' validity, in seconds since 1970.
+    ``administrator`` is the superuser's URI. Printed tokens are valid from ``now``, in Unix seconds.
     """
     [project] = settings.projects
     base = next(filter(None, map(http_address, settings.listen)), "http://HOST:PORT")
@@ -193,7 +188,7 @@ The demo is ready. It serves a sample database of blogs:
 
   Key of anonymous callers    {publishable}
   Key of service_role         {secret}
-  The same two as JWT         {sign(project, "anon", now)}
+  Both keys as JWTs           {sign(project, "anon", now)}
                               {sign(project, "service_role", now)}
   Token of account {SIGNED_IN_ACCOUNT} for a day  {user}
   Token for webhooks          {token}

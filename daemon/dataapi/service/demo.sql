@@ -1,5 +1,5 @@
--- The demo's database of blogs. Anonymous callers can read released posts, signed-in users can also write
--- their own, and service_role can do everything.
+-- Blogs, for the demo. Anonymous callers can read released posts, signed-in users can also write their own, and
+-- service_role has full access.
 
 comment on schema public is e'@graphql({"inflect_names": true, "introspection": true})';
 
@@ -24,6 +24,7 @@ create table blog (
     owner_id int not null references account on delete cascade,
     name text not null,
     description text,
+    published boolean not null default true,
     created_at timestamptz not null default now(),
     updated_at timestamptz not null default now()
 );
@@ -45,6 +46,7 @@ create table blog_post (
     created_at timestamptz not null default now()
 );
 create index on blog_post (blog_id);
+create index on blog_post (status, created_at);
 comment on table blog_post is e'@graphql({"totalCount": {"enabled": true}, "aggregate": {"enabled": true}})';
 
 create function _word_count(blog_post) returns int
@@ -52,6 +54,8 @@ create function _word_count(blog_post) returns int
     as $$ select cardinality(regexp_split_to_array(trim($1.body), '\s+')) $$;
 comment on function _word_count is e'@graphql({"name": "wordCount"})';
 
+-- The advisor reports this table on purpose, so that the console's page Health has a finding to show: it has no
+-- row level security, because everybody may read all of its rows.
 create table leaderboard (
     id serial primary key,
     player text not null,
@@ -72,10 +76,14 @@ grant all on all tables in schema public to service_role;
 grant all on all sequences in schema public to service_role;
 grant usage on all sequences in schema public to authenticated;
 
+alter table account enable row level security;
 alter table blog enable row level security;
 alter table blog_post enable row level security;
 
-create policy everybody_reads on blog for select using (true);
+create policy everybody_reads_writers on account for select
+    using (id = (select private.caller_id()) or exists (select from blog where owner_id = account.id));
+
+create policy everybody_reads_published on blog for select using (published);
 create policy owners_write on blog for all to authenticated
     using (owner_id = (select private.caller_id())) with check (owner_id = (select private.caller_id()));
 

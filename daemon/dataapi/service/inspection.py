@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dataapi.advisor.checks import SETTINGS, SchemaFinding, findings, parameter, query
 from dataapi.auth.authenticator import SERVICE_ROLE
 from dataapi.catalog.model import Catalog, Privileges, TableKind
 from dataapi.catalog.names import missing_key
@@ -21,6 +22,7 @@ from dataapi.database.pooler import PROCESS, pooler_advice, share_processes
 from dataapi.database.script import ScriptError, ServerTooOld, complete, connected, pooler_supports_prepared
 from dataapi.service.configuration.endpoints import is_public
 from dataapi.service.replica_inspection import replica_findings
+from dataapi.service.role_faults import role_faults, roles_of_requests
 from dataapi.settings import Project, Settings
 from dataapi.webhooks.store.watches import WATCHES, watches
 
@@ -38,14 +40,13 @@ where f.proname = $1::text and s.nspname = any ($2::text[]) and f.prokind = 'f'
     and f.pronargs = f.pronargdefaults
 limit 1
 """
-"""Looks for a function that can be called without arguments, by its name and schemas."""
 
 _EXISTING = "select rolname from pg_catalog.pg_roles where rolname = any ($1::text[])"
 _TABLES = (TableKind.ORDINARY, TableKind.PARTITIONED, TableKind.FOREIGN)
 
 
 class Severity(Enum):
-    """The severity of a finding: the prefix of its line."""
+    """The severity of a finding. The value is the prefix of its line."""
 
     MISTAKE = ""
     WARNING = "warning: "
@@ -54,10 +55,9 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem or a hint for the operator.
+    """A problem or a hint for the operator. ``project`` is "" if it concerns all projects.
 
-    :ivar project: reference of the project, "" if the finding concerns all projects.
-    :ivar checked: False if the database could not be queried.
+    ``checked`` is False if the database could not be queried.
     """
 
     project: str
@@ -67,7 +67,6 @@ class Finding:
 
     @property
     def wrong(self) -> bool:
-        """Whether the finding is an error. Warnings and notes may be intended."""
         return self.severity is Severity.MISTAKE
 
     def __str__(self) -> str:
@@ -96,7 +95,7 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
     def add(texts: Iterable[str], severity: Severity = Severity.MISTAKE) -> None:
         findings.extend(Finding(project.ref, text, severity) for text in texts)
 
-    existing = {name for (name,) in fetch(_EXISTING, (_roles(project),))}
+    existing = {name for (name,) in fetch(_EXISTING, (roles_of_requests(project),))}
     add(chain(_function_faults(project, fetch), role_faults(project, catalog, existing)))
     failing = [one for one in watches(fetch(WATCHES, ())) if one.fails]
     add(f"writes to {one.table} fail for its watch {one.type}: {one.state}" for one in failing)
@@ -106,7 +105,7 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
         and not fetch(EVENT_TRIGGER_EXISTS, (project.db_channel,))[0][0]
     ):
         add([missing_trigger_note(project.db_channel)], Severity.NOTE)
-    for text, wrong in replica_findings(project, _roles(project), fetch):
+    for text, wrong in replica_findings(project, roles_of_requests(project), fetch):
         add([text], Severity.MISTAKE if wrong else Severity.WARNING)
     add(_keyless_tables(catalog), Severity.NOTE)
     for problem in catalog.problems:
@@ -128,7 +127,7 @@ def inspect_service(settings: Settings) -> list[Finding]:
         for file in settings.secret_files
         if _everybody_reads(file)
     ]
-    findings = [Finding("", text, Severity.WARNING) for text in texts]
+    findings = [Finding("", text, Severity.WARNING) for text in (*texts, *settings.deprecations)]
     if settings.webhooks is not None and not settings.webhooks.encryption_key:
         missing = "[webhooks] has no encryption-key, so no endpoints can be created"
         findings.append(
@@ -162,19 +161,37 @@ def read_catalog(project: Project) -> Catalog:
         return _catalog(project, fetch)
 
 
-def _catalog(project: Project, fetch: Fetch) -> Catalog:
+def read_advice(project: Project) -> list[SchemaFinding]:
+    """Return the advisor's findings about the project's database. Blocks, and raises ``ScriptError``."""
+    with connected(project.db_uri) as fetch:
+        return advise(project, fetch)
+
+
+def advise(project: Project, fetch: Fetch, earlier: Catalog | None = None) -> list[SchemaFinding]:
+    """Return the advisor's findings about the database of a connection.
+
+    The query runs as ``service_role`` if that role exists, because reading a sequence requires a privilege.
+    """
+    catalog = _catalog(project, fetch, earlier)
+    role = SERVICE_ROLE if SERVICE_ROLE in catalog.roles else "none"
+    text = f"select pg_catalog.set_config('role','{role}',true); {SETTINGS}; {query()}"
+    return findings(catalog, fetch(text, (parameter(project, catalog),)))
+
+
+def _catalog(project: Project, fetch: Fetch, earlier: Catalog | None = None) -> Catalog:
     async def run_query(text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         return fetch(text, values)
 
     features = project.graphql_features
-    return complete(reflect(run_query, project.db_schemas, 1, in_thread=_call, features=features))
+    reflection = reflect(run_query, project.db_schemas, 1, _call, earlier, features)
+    return complete(reflection)
 
 
 def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
     if _in_statement_mode(project.db_uri):
         yield Finding(project.ref, "db-uri names a pooler in statement mode: this is not supported")
         return
-    # The database may refuse the second connection for this check.
+    # The database may reject the second connection for this check.
     with suppress(ScriptError), connected(project.db_uri) as other:
 
         async def process(fetch: Fetch) -> int:
@@ -261,27 +278,3 @@ def _function_faults(project: Project, fetch: Fetch) -> Iterator[str]:
 
 async def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
-
-
-def _roles(project: Project) -> list[str]:
-    names = dict.fromkeys((project.db_anon_role, SERVICE_ROLE if project.secret_keys else ""))
-    return list(filter(None, names))
-
-
-def role_faults(project: Project, catalog: Catalog, existing: Collection[str] | None = None) -> list[str]:
-    """Return the problems with the roles of requests.
-
-    :param existing: the roles that exist in the database, or None if that is not known.
-    """
-    faults = []
-    for name in _roles(project):
-        role = catalog.roles.get(name)
-        if role is None and existing is not None and name not in existing:
-            faults.append(f"requests run as {name}, but there is no such role")
-        elif role is None:
-            faults.append(
-                f"requests run as {name}, but the login role of db-uri is not a member of that role"
-            )
-        elif role.forbidden_kind is not None:
-            faults.append(f"requests run as {name}, which is {role.forbidden_kind}: they are rejected")
-    return faults

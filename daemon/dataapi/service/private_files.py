@@ -9,7 +9,7 @@ from pathlib import Path
 def create_private(path: Path, text: str) -> None:
     """Create a file that only its owner may read, and its directory if necessary.
 
-    An existing file is never reused: another process may have it open, whatever its mode is now.
+    An existing file is never reused: another process may have it open, regardless of its current mode.
 
     :raises OSError: the file exists or cannot be written.
     """

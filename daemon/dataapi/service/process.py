@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,17 +27,17 @@ if TYPE_CHECKING:
 _log = Logger(namespace="dataapi.service")
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds until the reactor gets the GIL from a computing thread (Python's default: 0.005)."""
+"""Seconds after which a computing thread releases the GIL for the reactor (Python's default: 0.005)."""
 
 GRACE = 30.0
-"""Seconds that requests in flight may take when the daemon stops."""
+"""Maximum time for requests in flight when the daemon stops, in seconds."""
 
 
 class ServedPart(Protocol):
     """A part of the daemon that uses a database."""
 
     async def start(self) -> None:
-        """Start. An unavailable database is no error."""
+        """Start. An unavailable database is not an error."""
 
     async def stop(self) -> None: ...
 
@@ -84,7 +83,10 @@ class DrainableSite(Protocol):
     draining: bool
 
     def drain(self, seconds: float) -> Deferred[None]:
-        """Close idle connections. Fires when no request is in flight, or after ``seconds``."""
+        """Close each connection after its current request. The Deferred fires when all are closed.
+
+        After ``seconds``, the remaining connections are aborted.
+        """
 
 
 class Assembly(Protocol):
@@ -101,11 +103,7 @@ class Assembly(Protocol):
 
 
 class Process:
-    """Serves requests in this process.
-
-    :param webhooks: started and stopped together with the projects.
-    :param collections: started after everything long-lived has been loaded.
-    """
+    """Serves requests in this process."""
 
     def __init__(
         self,
@@ -135,7 +133,7 @@ class Process:
 
     async def start(self) -> None:
         await self._changing.acquire()
-        gc.disable()  # nearly everything that is loaded at start is long-lived
+        sys.setswitchinterval(SWITCH_INTERVAL)
         try:
             await concurrently(project.start() for project in self._projects)
             self._site = site = self._assembly.site(self._projects, self._requests)
@@ -143,11 +141,9 @@ class Process:
             if self._webhooks:
                 await self._webhooks.start()
         finally:
-            gc.enable()
             self._changing.release()
         if self._collections:
             self._collections.start()
-        sys.setswitchinterval(SWITCH_INTERVAL)
         self._process.start()
         self._starting = False
 
@@ -226,12 +222,12 @@ class Process:
         Projects and webhooks with unchanged settings keep running.
         """
         failures: dict[str, str] = {}
-        # The lock waits for the start, because it creates the site.
+        # The start holds this lock until it has created the site.
         await self._changing.run(lambda: Deferred.fromCoroutine(self._configure(settings, failures)))
         return failures
 
     async def _configure(self, settings: Settings, failures: dict[str, str]) -> None:
-        """Replace each project whose settings changed, and record in ``failures`` each one that could not.
+        """Replace each project whose settings changed, and record failed replacements in ``failures``.
 
         A replaced project finishes the requests that it has received.
         """

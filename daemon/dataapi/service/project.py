@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from dataapi.database.replicas import ReplicaFigures, Replicas
 from dataapi.database.session import SessionOptions
 from dataapi.database.succession import Succession
 from dataapi.http.errors import DatabaseUnavailable
-from dataapi.service.inspection import role_faults
+from dataapi.service.role_faults import role_faults
 from dataapi.service.settings_sources import Reconfigure
 from dataapi.settings import Project
 from dataapi.telemetry.metrics import Snapshot
@@ -40,34 +40,37 @@ from dataapi.telemetry.vitals import Vitals
 
 if TYPE_CHECKING:
     from dataapi.auth.published_keys import PublishedKeys
-    from dataapi.live.cohort import LiveProtocol
+    from dataapi.concurrency.on_demand import OnDemand
+    from dataapi.live.cohort import LiveProtocols
+    from dataapi.live.protocols import Handle
     from dataapi.live.queries import LiveFigures, LiveQueries
+    from dataapi.mcp.server import ToolServer
     from dataapi.web.app import ProjectApis
+    from dataapi.web.console.data import ProjectData
 
 _log = Logger(namespace="dataapi.service")
 SETTINGS_RETRY = Backoff(first=1.0)
-"""Delays between attempts to read the settings in a database."""
 
 REFLECTION_TIMEOUT = 60.0
-"""Seconds that a catalog query may take. Large schemas have thousands of tables."""
+"""Maximum time of a catalog query, in seconds. Large schemas have thousands of tables."""
 
 CHANGES_TIMEOUT = 10.0
-"""Seconds that a query for changes may take."""
+"""Maximum time of a query for changes, in seconds."""
 
 LIVE_CHANNEL = "dataapi-live"
 """Channel of notifications about changed rows. The payload is the name of the table."""
 
 FIRST_CATALOG_WITHIN = 5.0
-"""Seconds that the start waits for the first catalog. Requests without a catalog get a 503 response."""
+"""Maximum wait for the first catalog at start, in seconds. Without a catalog, requests get 503."""
 
 
 class ProjectPart:
     """A project of the running daemon.
 
     :param reconfigure: called with None when a notification requests a reload, and with the project's
-        reference while  the settings in its database are unavailable.
-    :param vitals: of this process.
-    :param succession: knowledge about the servers, from an earlier part.
+        reference while the settings in its database are unavailable.
+    :param succession: what an earlier part knows about the succession of servers.
+    :param tools: whether tools of agents may write, or None if agents have no endpoint.
     :ivar apis: None until the project has started.
     """
 
@@ -78,10 +81,12 @@ class ProjectPart:
         reconfigure: Reconfigure = lambda _: None,
         vitals: Vitals | None = None,
         succession: Succession | None = None,
+        tools: bool | None = None,
     ) -> None:
         self.ref = project.ref
         self.settings = project
         self._reconfigure = reconfigure
+        self._tools = tools
         self._vitals = vitals or Vitals()
         self.apis: ProjectApis | None = None
         self._listener: Listener | None = None
@@ -135,9 +140,7 @@ class ProjectPart:
             self._listener.leave_server(server)
 
     async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run SQL for the watcher. Without the complete settings there is no catalog, so requests are
-        rejected.
-        """
+        """Run SQL for the watcher. Fail if the settings are incomplete, so that requests are rejected."""
         if self.settings.settings_error is not None:
             raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
         return await self._pool.fetch(text, values, timeout=REFLECTION_TIMEOUT)
@@ -172,30 +175,43 @@ class ProjectPart:
             )
 
     def _make_apis(self) -> ProjectApis:
-        from dataapi.web.app import ProjectApis  # noqa: PLC0415 - see there
-        from dataapi.web.console.data import ProjectData  # noqa: PLC0415
+        from dataapi.web.app import ProjectApis  # noqa: PLC0415 - imported while PostgreSQL reads its catalog
 
         runner = self._pool if self._replicas is None else self._replicas
         live = None if self.settings.live_interval is None else self._make_live
-        data = ProjectData(
+        tools = None if self._tools is None else self._make_tools
+        data = cache(self._make_data)
+        return ProjectApis(self.settings, runner, self._watcher, self._authenticator, data, live, tools)
+
+    def _make_data(self) -> ProjectData:
+        from dataapi.web.console.data import ProjectData  # noqa: PLC0415 - only if the console is opened
+
+        return ProjectData(
             self.settings,
-            runner,
+            self._pool if self._replicas is None else self._replicas,
             lambda: self._watcher.current,
             lambda: None if self.apis is None else self.apis.documents.documents,
             self.state,
             self._pool.figures,
             self._vitals,
         )
-        return ProjectApis(self.settings, runner, self._watcher, self._authenticator, data, live)
 
-    def _make_live(self, rest: LiveProtocol, graphql: LiveProtocol) -> LiveQueries:
+    def _make_tools(self, rest: Handle) -> ToolServer:
+        from dataapi.mcp.server import ToolServer  # noqa: PLC0415 - few daemons have it
+
+        runner = self._pool if self._replicas is None else self._replicas
+        return ToolServer(
+            self.settings, rest, runner, lambda: self._watcher.current, writes=bool(self._tools)
+        )
+
+    def _make_live(self, protocols: OnDemand[LiveProtocols]) -> LiveQueries:
         from dataapi.live.changes import Changes  # noqa: PLC0415 - imported with the APIs
         from dataapi.live.queries import LiveQueries  # noqa: PLC0415
 
         fetch = self._pool.with_timeout(CHANGES_TIMEOUT).fetch
         changes = Changes(fetch, lambda: self._watcher.current, replicated=self._replicas is not None)
         return LiveQueries(
-            self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, rest, graphql
+            self._reactor, self.settings, self._authenticator, changes, self._resize, time.time, protocols
         )
 
     def _resize(self, more: int) -> None:
@@ -231,7 +247,8 @@ class ProjectPart:
             self._background.spawn(self._retry_settings())
             return
         self._pool.on_pooler = lambda: self._background.spawn(self._check_pooler())
-        # Must finish before the catalog is loaded, and so before the first request is served.
+        # Check the pooler before the catalog is loaded, because requests are served as soon as there is a
+        # catalog.
         await self._check_pooler()
         self._background.spawn(self._watcher.poll(lambda: self.apis.requests if self.apis else 0))
         await self._watcher.start()
@@ -341,10 +358,12 @@ class ProjectPart:
         catalog = watcher.current
         hits, misses = self.apis.plan_lookups if self.apis else (0, 0)
         live = self.apis.live if self.apis else None
+        tools = self.apis.tools if self.apis else None
         return {
             **pool_snapshot(ref, self._pool),
             **(replicas_snapshot(ref, self._replicas) if self._replicas is not None else {}),
             **(live_snapshot(ref, live.figures()) if live is not None else {}),
+            **(tools_snapshot(ref, tools.calls) if tools is not None else {}),
             "dataapi_catalog_generation": {(ref,): float(catalog.generation if catalog else 0)},
             "dataapi_catalog_loads_total": {
                 (ref, "loaded"): float(watcher.loads),
@@ -372,6 +391,7 @@ def session_options(project: Project) -> SessionOptions:
         lifetime=project.db_pool_max_lifetime,
         query_log=query_log(project),
         comments=project.sql_comments,
+        lane=project.db_lane,
     )
 
 
@@ -383,10 +403,6 @@ def query_log(project: Project) -> QueryLog | None:
 
 
 def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
-    """Return the metrics of a pool.
-
-    :param ref: value of the label ``project``.
-    """
     figures = pool.figures()
     return {
         "dataapi_database_available": {(ref,): float(pool.available)},
@@ -399,6 +415,11 @@ def pool_snapshot(ref: str, pool: Pool) -> Snapshot:
         "dataapi_pool_timeouts_total": {(ref,): float(figures.timeouts)},
         "dataapi_pool_connects_total": {(ref,): float(figures.connects)},
         "dataapi_pool_cancels_total": {(ref,): float(figures.cancels)},
+        "dataapi_lane_messages_total": {
+            (ref, "shared"): float(figures.lane.shared),
+            (ref, "returned"): float(figures.lane.returned),
+        },
+        "dataapi_lane_in_progress": {(ref,): float(figures.lane.in_progress)},
     }
 
 
@@ -426,6 +447,7 @@ def replicas_snapshot(ref: str, replicas: Replicas) -> Snapshot:
 def live_snapshot(ref: str, figures: LiveFigures) -> Snapshot:
     return {
         "dataapi_live_subscribers": {(ref,): float(figures.subscribers)},
+        "dataapi_live_connections": {(ref,): float(figures.connections)},
         "dataapi_live_cohorts": {(ref,): float(figures.cohorts)},
         "dataapi_live_looks_total": {(ref,): float(figures.checks)},
         "dataapi_live_polls_total": {
@@ -437,6 +459,14 @@ def live_snapshot(ref: str, figures: LiveFigures) -> Snapshot:
         "dataapi_live_held_bytes": {(ref,): float(figures.unsent_bytes)},
         "dataapi_live_interval_seconds": {(ref,): figures.interval},
         "dataapi_live_lag_seconds": {(ref,): figures.lag},
+    }
+
+
+def tools_snapshot(ref: str, calls: Mapping[tuple[str, str], int]) -> Snapshot:
+    return {
+        "dataapi_mcp_calls_total": {
+            (ref, tool, outcome): float(count) for (tool, outcome), count in calls.items()
+        }
     }
 
 

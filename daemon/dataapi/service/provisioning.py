@@ -27,8 +27,7 @@ _ITERATIONS = 4096
 class RoleAccess:
     """Read access of a role to the exposed schemas.
 
-    :ivar everything: whether the role may read all tables, including future ones.
-    :ivar tables: the readable tables, each as ``table`` or ``schema.table``.
+    A table is written as ``table`` or ``schema.table``. ``everything`` includes future tables.
     """
 
     everything: bool = False
@@ -119,7 +118,7 @@ def _default_privileges(provision: Provision) -> str:
         for privilege, kind, role in grants
     )
     return f"""
--- The same privileges for objects that are created later by the current owners in these schemas.
+-- The same privileges on objects that the current owners create later in these schemas.
 do $$
 declare
     owner name;
@@ -180,8 +179,8 @@ def removal_sql(*, webhooks: bool) -> str:
     Roles that are used in other databases of the cluster are not dropped, but lose their privileges in this
     one.
 
-    :param webhooks: whether to drop the watches of tables and the schema ``webhooks``. Otherwise they get a
-        new owner.
+    :param webhooks: whether to drop the watches of tables and the schema ``webhooks``. Otherwise, the current
+        user becomes their owner.
     """
     roles = ", ".join(f"'{role}'" for role in (LOGIN_ROLE, *REQUEST_ROLES))
     drop_webhooks = _DROP_WEBHOOKS if webhooks else ""

@@ -27,9 +27,8 @@ _SLOW_SUCCESSION = (
 def replica_findings(project: Project, roles: Sequence[str], primary: Fetch) -> Iterator[tuple[str, bool]]:
     """Yield each finding, and whether it is an error. Blocks.
 
-    :param roles: the roles of requests.
-    :param primary: runs SQL in the database of ``db-uri``.
-    :raises ScriptError: the primary cannot be queried.
+    ``primary`` runs SQL in the database of ``db-uri``. Raises ``ScriptError`` if that database cannot be
+    queried.
     """
     if project.db_read_uri is None:
         return
@@ -65,6 +64,6 @@ def _faults(primary: Fetch, replica: Fetch, roles: Sequence[str]) -> Iterator[st
     if system != expected:
         yield "is not a copy of the cluster of db-uri: the system identifiers differ"
     elif timeline < newest:
-        yield f"may not follow the primary: its timeline is {timeline}, the primary's is {newest}"
+        yield f"is not known to follow the primary: its timeline is {timeline}, the primary's is {newest}"
     for (role,) in replica(_ROLES, (list(roles),)):
         yield f"has a login role that is not a member of {role}"

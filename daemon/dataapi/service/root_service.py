@@ -8,6 +8,7 @@ start ends the daemon with a non-zero exit status.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
@@ -40,7 +41,10 @@ from dataapi.service.sockets import (
 from dataapi.settings import Settings
 from dataapi.telemetry.readiness import DaemonControl, Reloaded
 from dataapi.telemetry.version import installed_version
-from dataapi.web.admin import make_admin_site
+from dataapi.web.admin_listener import AdminListener
+
+if TYPE_CHECKING:
+    from twisted.web.server import Site
 
 _log = Logger(namespace="dataapi.service")
 
@@ -63,12 +67,11 @@ class RequestServer(DaemonControl, Protocol):
 
 
 Build = Callable[[Settings, Sequence[Descriptor], Reconfigure], RequestServer]
-"""Creates the server from the settings, the bound sockets, and a callback that requests a reload."""
 
 STATUS_INTERVAL = 0.5
 """Seconds between updates of the status that ``systemctl status`` shows."""
 
-_FIXED = ("listen", "admin_listen", "server_reuseport", "workers", "log_format")
+_FIXED = ("listen", "admin_listen", "server_reuseport", "workers", "log_format", "mcp", "mcp_writes")
 """Settings that only a restart can change."""
 
 
@@ -125,7 +128,7 @@ class RootService(Service):
             self._admin_sockets = bind(self._reactor, settings.admin_listen)
         except StartFailed as error:
             _log.critical("{error}", error=str(error))
-            # twistd lets the exception reach the interpreter, which would print it again and exit with 1.
+            # twistd does not catch the exception. The interpreter would print it again and exit with 1.
             sys.excepthook = _skip_logged_error
             _exit_with(error.status, str(error))
             raise
@@ -137,7 +140,7 @@ class RootService(Service):
         self._reactor.callWhenRunning(self._begin)
 
     def _begin(self) -> None:
-        # Twisted's handler would exit as if the process had been killed by the signal.
+        # With Twisted's handler, the process would end as if the signal had killed it.
         self._on_signal(signal.SIGTERM, self._terminate)
         self._working = Deferred.fromCoroutine(self._start())
         self._working.addErrback(self._start_failed)
@@ -148,14 +151,14 @@ class RootService(Service):
             watching = self._watchdog.start(self._notifier.watchdog)
             watching.addErrback(lambda failure: _log.failure("the watchdog is not notified", failure))
         self._settings = settings = await self._source.prepare()
+        _warn_of_deprecations(settings)
         self._server = server = self._build(
             settings, [bound.as_descriptor for bound in self._sockets], self._reconfigure
         )
-        site = make_admin_site(
-            server, self._reactor, partial(self._reload_on, "POST /reload"), lambda: self._settings
-        )
-        self._admin = [accept(self._reactor, bound.as_descriptor, site) for bound in self._admin_sockets]
+        listener = AdminListener(partial(self._make_admin_site, server))
+        self._admin = [accept(self._reactor, bound.as_descriptor, listener) for bound in self._admin_sockets]
         await server.start()
+        gc.enable()  # disabled by the entry point, because nearly everything so far is long-lived
         self._serving = True
         _log.info("listening on {listen}", listen=", ".join(settings.listen))
         self._source.announce()
@@ -164,6 +167,13 @@ class RootService(Service):
             updating = self._status_updates.start(STATUS_INTERVAL)
             updating.addErrback(lambda failure: _log.failure("systemd's status is not updated", failure))
         await self._run_pending_reloads()
+
+    def _make_admin_site(self, server: RequestServer) -> Site:
+        from dataapi.web.admin import make_admin_site  # noqa: PLC0415 - see ``AdminListener``
+
+        return make_admin_site(
+            server, self._reactor, partial(self._reload_on, "POST /reload"), lambda: self._settings
+        )
 
     async def _update_status(self) -> None:
         assert self._server is not None, "it serves"
@@ -223,7 +233,7 @@ class RootService(Service):
         _log.info("stopped")
 
     async def _delay(self) -> None:
-        """Keep serving until proxies have noticed, then accept the connections that are still queued."""
+        """Keep serving until proxies know that the daemon stops, then accept the connections still queued."""
         assert self._server is not None, "it serves"
         await self._server.drain()
         await deferLater(self._reactor, self._settings.shutdown_delay)
@@ -314,6 +324,8 @@ class RootService(Service):
             _log.error("the configuration was not applied: {error}", error=str(error))
             outcome = await server.reload()
             return replace(outcome, failures={**outcome.failures, "configuration": str(error)})
+        if settings is not None:
+            _warn_of_deprecations(settings)
         outcome = await server.reload(self._changed(settings))
         return replace(outcome, failures={**self._source.failures, **outcome.failures})
 
@@ -326,6 +338,11 @@ class RootService(Service):
             _log.warn("a restart is needed for the new values of {keys}", keys=keys)
         before, self._settings = self._settings, replace(settings, **fixed)
         return None if before == self._settings else self._settings
+
+
+def _warn_of_deprecations(settings: Settings) -> None:
+    for text in settings.deprecations:
+        _log.warn("{warning}", warning=text)
 
 
 def _skip_logged_error(
@@ -345,7 +362,7 @@ async def _logged(part: str, stop: Callable[[], Awaitable[None]]) -> None:
 
 
 def _exit_with(status: int, reason: str) -> None:
-    """Set the exit status of the process, and print the reason if the log goes elsewhere."""
+    """Set the exit status of the process, and print the reason unless standard error is the log."""
     atexit.register(_exit, status, f"dataapi: {reason}\n" if _stderr_is_not_log() else "")
 
 
@@ -389,7 +406,7 @@ def _send(address: str, message: bytes) -> None:
 class Notifier:
     """Notifies systemd (``sd_notify(3)``) through ``NOTIFY_SOCKET``, if set.
 
-    The first of several failures in a row is logged; failures have no other effect.
+    The first of consecutive failures is logged. Failures have no other effect.
 
     :ivar watchdog: seconds between keep-alive messages (half of systemd's limit), or None.
     """

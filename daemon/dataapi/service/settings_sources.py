@@ -1,30 +1,14 @@
-"""Sources of settings: a configuration whose databases run elsewhere, or in the embedded PostgreSQL."""
+"""Sources of settings, such as a configuration whose databases run elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from twisted.internet.threads import deferToThread
 
-from dataapi.database.embedded import LOGIN_ROLE, EmbeddedServer, EmbeddedServerError
-from dataapi.database.script import run_script
-from dataapi.database.sql_text import BEGIN_OWN_SQL, quote_literal
-from dataapi.service.provisioning import Provision, setup_sql
-from dataapi.service.sockets import StartFailed
 from dataapi.settings import Settings
-
-EMBEDDED_URI = "postgresql:///embedded"
-"""Placeholder for ``db-uri`` until the embedded server runs."""
-
-
-_UNPREPARED = """
-select nspname from pg_catalog.pg_namespace n
-where nspname = any (array[{names}]::text[]) and not exists (
-    select from pg_catalog.pg_default_acl where defaclnamespace = n.oid
-)
-"""
 
 Reconfigure: TypeAlias = Callable[[str | None], None]
 """Requests a reload of the configuration (None), or of the settings in a project's database (its reference).
@@ -32,19 +16,19 @@ Reconfigure: TypeAlias = Callable[[str | None], None]
 
 
 class SettingsSource(Protocol):
-    """Provides the settings, and starts what they need."""
+    """Provides the settings, and starts the services that they require."""
 
     @property
     def settings(self) -> Settings: ...
 
     async def prepare(self) -> Settings:
-        """Start what the settings need, and return the complete settings. Raises ``StartFailed``."""
+        """Start required services, and return the complete settings. Raises ``StartFailed``."""
 
     async def reread(self) -> Settings | None:
         """Read the settings again, or return None if they cannot change. Raises ``ConfigurationError``."""
 
     async def reread_database(self, ref: str) -> Settings | None:
-        """Read the settings in the database of one project again. Return None if there are none."""
+        """Read the settings in one project's database again. Return None if databases contain no settings."""
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -57,10 +41,7 @@ class SettingsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A configuration whose databases run elsewhere.
-
-    :ivar load: reads the configuration again. Blocks.
-    """
+    """A configuration whose databases run elsewhere. ``load`` reads it again, and blocks."""
 
     settings: Settings
     load: Callable[[], Settings]
@@ -81,45 +62,3 @@ class Configured:
     def announce(self) -> None: ...
 
     async def cleanup(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded(Configured):
-    """A configuration whose project uses the embedded PostgreSQL."""
-
-    server: EmbeddedServer
-
-    async def prepare(self) -> Settings:
-        try:
-            uri = await self.server.start()
-        except EmbeddedServerError as error:
-            raise StartFailed(f"the embedded PostgreSQL cannot start: {error}") from error
-        return _with_embedded_uri(self.settings, uri)
-
-    async def reread(self) -> Settings | None:
-        return _with_embedded_uri(await deferToThread(self.load), self.server.uri(LOGIN_ROLE))
-
-    async def cleanup(self) -> None:
-        await self.server.stop()
-
-
-async def open_schemas(names: Iterable[str], administrator: str) -> None:
-    """Grant privileges as ``init`` does, in those schemas that exist and have no default privileges yet.
-
-    :raises ScriptError: the database reports an error.
-    """
-    quoted = ", ".join(map(quote_literal, names))
-    schemas = await run_script(administrator, BEGIN_OWN_SQL + _UNPREPARED.format(names=quoted))
-    if schemas:
-        provision = Provision(tuple(name for (name,) in schemas), {}, event_trigger=False)
-        await run_script(administrator, setup_sql(provision))
-
-
-def _with_embedded_uri(settings: Settings, uri: str) -> Settings:
-    return replace(
-        settings,
-        projects=tuple(
-            replace(project, db_uri=uri) if project.db_uri == EMBEDDED_URI else project
-            for project in settings.projects
-        ),
-    )

@@ -42,13 +42,13 @@ _BACKLOG = 1024
 _ACCEPT_BATCH = 64
 """Maximum number of connections to accept in one iteration of the reactor."""
 _DEFER = 0.002
-"""Seconds that a worker waits for a less busy worker to accept a connection."""
+"""Maximum wait for a less busy worker to accept a connection, in seconds."""
 _ABSENT = 2**31 - 1
 """Connection count of a worker that accepts no connections."""
 
 
 _HANDSHAKE = 0.2
-"""Seconds for handshakes in progress when a socket stops accepting."""
+"""Seconds in which handshakes can complete after a socket has begun to refuse new clients."""
 _EMPTY_WITHIN = 5.0
 """Maximum number of seconds to wait until the queued connections have been accepted."""
 _POLL_INTERVAL = 0.01
@@ -59,7 +59,7 @@ _MINIMUM_TTL = {
 }
 """Socket options for the minimum TTL of incoming packets (``ip(7)``, ``ipv6(7)``)."""
 _UNUSED_TTL = 255
-"""A TTL that packets of clients never have: hosts start with 64 or 128."""
+"""A TTL that packets from clients never have, because operating systems start with 64 or 128."""
 
 
 def allow_open_files() -> None:
@@ -93,7 +93,6 @@ class ConnectionShare:
     Otherwise the process that wakes up first would accept all connections that a client opens together.
 
     :param descriptor: result of ``make_counts``.
-    :param workers: number of workers.
     :param worker: index of this worker, from 0.
     """
 
@@ -119,11 +118,9 @@ class ConnectionShare:
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A bound socket, as passed to a process.
+    """A bound socket, as passed to a process. ``description`` is the endpoint string.
 
-    :ivar description: endpoint string.
-    :ivar descriptor: file descriptor.
-    :ivar share: how connections are distributed among workers, or None for a single process.
+    ``share`` distributes connections among workers. It is None for a single process.
     """
 
     description: str
@@ -135,7 +132,7 @@ class Descriptor:
 class BoundSocket:
     """A bound socket, on which no connection is accepted yet.
 
-    :ivar port: Twisted's port, which owns the path of a ``unix:`` socket.
+    Twisted's port owns the path of a ``unix:`` socket.
     """
 
     description: str
@@ -194,8 +191,6 @@ def _reason(outcome: Sequence[Failure]) -> str:
 
 
 class _SharedPort(Port):
-    """A TCP port with ``SO_REUSEPORT``."""
-
     def createInternetSocket(self) -> socket.socket:  # noqa: N802 - twisted's name
         port_socket: socket.socket = super().createInternetSocket()
         port_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -221,7 +216,7 @@ class _PortSharingReactor:
     def listenSSL(  # noqa: N802 - IReactorSSL
         self, port: int, factory: Factory, _context: object, **options: Any
     ) -> _SharedPort:
-        """Bind a port without TLS, which ``accept`` adds."""
+        """Bind a port without TLS. ``accept`` adds TLS."""
         return self.listenTCP(port, factory, **options)
 
 
@@ -280,11 +275,10 @@ def _family(descriptor: int) -> socket.AddressFamily:
 
 @implementer(IReadDescriptor)
 class Acceptor:
-    """Accepts connections, several per iteration of the reactor, unless another worker is due.
+    """Accepts connections, several per iteration of the reactor, unless it is another worker's turn.
 
-    :param descriptor: the bound socket. A duplicate is used.
+    :param descriptor: the bound socket. The acceptor duplicates it.
     :param factory: creates the protocols. It is started here and stopped by ``stop``.
-    :param share: how connections are distributed among workers, or None for a single process.
     """
 
     def __init__(
@@ -324,7 +318,7 @@ class Acceptor:
             self._log_exhaustion(error)
             return False
         with connection:
-            _require_ttl(connection, 0)  # inherited from the listening socket
+            _require_ttl(connection, 0)  # the listening socket's value is inherited
             try:
                 self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
             except OSError as error:
@@ -338,7 +332,7 @@ class Acceptor:
         self.stop()
 
     def stop(self) -> None:
-        """Stop accepting. The socket and a ``unix:`` path stay with the process that bound them."""
+        """Stop accepting. The process that bound the socket closes it, and removes a ``unix:`` path."""
         if self._resume is not None:
             self._resume.cancel()
             self._resume = None

@@ -58,19 +58,19 @@ from dataapi.webhooks.store.migrations import (
 from dataapi.webhooks.store.queue import join_statement
 
 CONNECTIONS = 4
-"""Database connections of one process, in addition to the listener's."""
+"""Maximum number of database connections of one process, in addition to the listener's."""
 
 ENDPOINT_LOOKUPS = 8
 """Maximum number of concurrent DNS lookups for new and changed endpoints."""
 
 LONGEST_WAIT = 3.0
-"""Maximum delay between attempts to reach the database, in seconds. Deliveries wait for it."""
+"""Maximum delay between attempts to reach the database, in seconds. Meanwhile, deliveries wait."""
 
 DENIED_BACKOFF = Backoff(first=1.0, longest=60.0, spread=0.0)
 """Delays between attempts to create the schema while the role lacks the privilege."""
 
 READY_TIMEOUT = 5.0
-"""Seconds that the start of the daemon waits for the schema."""
+"""Maximum wait for the schema at start, in seconds."""
 
 UPKEEP_EVERY = 3600.0
 """Seconds between upkeep runs, plus or minus 10 %."""
@@ -82,13 +82,13 @@ WATCH_EVERY = 1.0
 """Seconds between checks whether other dispatchers are alive."""
 
 WATCH_AFTER = 2 * LONGEST_WAIT
-"""Seconds after a new session until other dispatchers are checked. They may have to reconnect, too."""
+"""Seconds after a new session until other dispatchers are checked, because they may also be reconnecting."""
 
 LEAVE_WAITS = (0.1, 0.2, 0.4, 0.8)
 """Delays in seconds between attempts to report a lost session. Other dispatchers act after two seconds."""
 
 QUEUE_TIMEOUT = 10.0
-"""Timeout of the queue's statements, in seconds: the safety margin of a lease."""
+"""Timeout of the queue's statements, in seconds. Equals the margin of a lease."""
 
 UPKEEP_TIMEOUT = 600.0
 """Timeout of upkeep statements, in seconds. They may wait for locks and drop large partitions."""
@@ -111,12 +111,12 @@ def _route(section: Webhooks) -> OutgoingRoute:
 class WebhooksPart:
     """Webhooks of the running daemon.
 
-    While the schema does not exist and the role may not create it, webhooks wait. The APIs are not affected.
+    If the schema does not exist and the role lacks the privilege to create it, webhooks wait for it. The APIs
+    are not affected.
 
-    :param previous: the part that this one replaces. Its knowledge of the servers is reused.
-    :param retries: whether to retry creating the schema after it was denied. One process does so, others
-        wait.
-    :ivar settings: the ``[webhooks]`` section.
+    :param previous: the part that this one replaces. Its information about the servers is reused.
+    :param retries: whether to retry creating the schema if the role lacked the privilege. One process does
+        so, and the others wait until the schema exists.
     :ivar store: usable while ``reason`` is None.
     """
 
@@ -148,7 +148,7 @@ class WebhooksPart:
             ),
         )
         self._resolver = SystemResolver(reactor)
-        # A resolver of its own, so that lookups for the management API do not delay deliveries.
+        # A separate resolver, so that lookups for the management API do not delay deliveries.
         self._endpoint_resolver = SystemResolver(reactor, threads=ENDPOINT_LOOKUPS)
         self._background = Background()
         self._retry = Retry(reactor, _BACKOFF, self._prepare_again)
@@ -167,7 +167,9 @@ class WebhooksPart:
             for_upkeep=self._pool.with_timeout(UPKEEP_TIMEOUT),
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
-        self.catalogue = self._installed = installed_catalogue(section.row_change_types)
+        self.catalogue = self._installed = installed_catalogue(
+            section.row_change_types, settings.notify_types
+        )
         self._added: tuple[str, ...] = ()
         self._sender = AttemptSender(
             reactor,
@@ -207,12 +209,11 @@ class WebhooksPart:
         endpoint_addresses = AddressCheck(self._endpoint_resolver, self.address_check.allowed)
         self._url_check = EndpointUrlCheck(reactor, endpoint_addresses, require_https=section.require_https)
         self.api = self._api()
-        publisher = SourcePublisher(self.store.publisher, lambda: self.catalogue)
-        self._sources = EventSources(reactor, installed_sources(), publisher)
+        self._publisher = SourcePublisher(self.store.publisher, lambda: self.catalogue, settings, reactor)
+        self._sources = EventSources(reactor, installed_sources(), self._publisher)
 
     @property
     def reason(self) -> str | None:
-        """The reason why webhooks do not work, or None if they do."""
         if not self._migrated:
             return self._last_reason
         return None if self._pool.available else "the database cannot be reached"
@@ -226,7 +227,7 @@ class WebhooksPart:
     async def start(self) -> None:
         """Connect, create or upgrade the schema if permitted, and start to deliver.
 
-        If this takes too long or fails, it continues in the background.
+        If this takes too long or fails, continue in the background.
         """
         first_attempt: Deferred[None] = Deferred()
         self._first_attempt = first_attempt
@@ -271,6 +272,7 @@ class WebhooksPart:
             **pool_snapshot("webhooks", self._pool),
             **dispatcher.counters.snapshot(dispatcher.in_flight, statistics),
             "dataapi_webhooks_stalled_seconds": {(): dispatcher.stalled},
+            "dataapi_webhooks_rejected_total": dict(self._publisher.rejections),
         }
 
     async def _statistics(self) -> QueueStatistics | None:
@@ -323,7 +325,6 @@ class WebhooksPart:
         self._background.spawn(self._end_lost_leases())
 
     def _leave_server(self, server: dict[str, str]) -> None:
-        """Abandon the connections to an unresponsive server, because another one has become the primary."""
         self._pool.leave_server(server)
         self._listener.leave_server(server)
 
@@ -343,8 +344,8 @@ class WebhooksPart:
     async def _leave(self) -> None:
         """Report that this dispatcher has lost its session but is alive, so that its claims stay valid.
 
-        Other dispatchers would assume that it has died. A process that is cut off for longer cannot report in
-        time.
+        Without the report, other dispatchers would assume that it has died. A process that stays disconnected
+        for too long reports too late.
         """
         for wait in (*LEAVE_WAITS, 0.0):
             try:

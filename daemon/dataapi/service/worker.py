@@ -5,6 +5,7 @@ Only ``workers.py`` runs it, as ``python -m dataapi.service``. It ends on SIGTER
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 from collections.abc import Mapping
@@ -30,10 +31,7 @@ _log = Logger(namespace="dataapi.worker")
 
 
 class Worker(LineOnlyReceiver):
-    """The worker's end of the pipe.
-
-    :ivar status: the exit status of the process.
-    """
+    """The worker's end of the pipe. ``status`` is the exit status of the process."""
 
     delimiter = b"\n"
     MAX_LENGTH = 1 << 26
@@ -92,6 +90,7 @@ class Worker(LineOnlyReceiver):
             "before", "shutdown", lambda: Deferred.fromCoroutine(process.stop())
         )
         await process.start()
+        gc.enable()  # disabled by the entry point, because nearly everything so far is long-lived
         self._send({"event": "started", "state": process.known().as_json()})
 
     def _failed(self, failure: Failure) -> None:

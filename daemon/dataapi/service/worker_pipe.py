@@ -34,10 +34,9 @@ class WorkerGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The first message to a worker.
+    """The first message to a worker. ``listen`` contains the endpoint strings of its sockets.
 
-    :ivar listen: endpoint strings of the sockets, whose descriptors start at ``FIRST_SOCKET``.
-    :ivar journal: whether the log goes to systemd's journal.
+    Their descriptors start at ``FIRST_SOCKET``.
     """
 
     number: int

@@ -36,7 +36,7 @@ _RELOAD_WITHIN = 120.0
 _DRAIN_WITHIN = 1.0
 
 STUCK_AFTER_BEATS = 2
-"""Missed heartbeats in a row after which a worker counts as stuck."""
+"""Number of consecutive missed heartbeats until a worker counts as stuck."""
 
 
 class WorkerProcess(ProcessProtocol):
@@ -46,7 +46,6 @@ class WorkerProcess(ProcessProtocol):
     :ivar ended: fires with the reason why the process ended.
     :ivar refusal: why the worker could not start, or None.
     :ivar last_state: the last state that the worker reported, or None.
-    :ivar missed_beats: number of missed heartbeats in a row.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class WorkerProcess(ProcessProtocol):
             self._not_started(self.refusal)
         elif not self.started.called:
             self.serves = True
-            # The last heartbeat was sent before the worker was ready.
+            # The reply to the last heartbeat contained the state before the worker was ready.
             self.last_state = state_from_json(document["state"])
             self.started.callback(None)
 

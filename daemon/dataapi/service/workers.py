@@ -30,16 +30,16 @@ _Reply = TypeVar("_Reply")
 _HEALTHY_AFTER = 60.0
 _BACKOFF = Backoff(first=0.1, longest=30.0, spread=0.0)
 _KILL_AFTER = GRACE + 10.0
-"""Seconds for a worker to stop: its requests, then cleanup such as exporting spans."""
+"""Seconds for a worker to stop: to finish its requests, and then to clean up, for example to export spans."""
 
 BEAT = 1.0
 """Seconds between heartbeats. Timeouts count heartbeats, not seconds, because the machine may sleep."""
 KILL_AFTER_BEATS = 15
-"""Missed heartbeats in a row after which a worker is killed."""
+"""Number of consecutive missed heartbeats until a worker is killed."""
 KILL_STARTING_AFTER_BEATS = 60
-"""Missed heartbeats in a row after which a starting worker is killed."""
+"""Number of consecutive missed heartbeats until a starting worker is killed."""
 _MAX_DEATHS = 5
-"""Deaths in a row of a worker that never served, after which the start fails."""
+"""Number of consecutive deaths of workers that have not served yet, at which the start fails."""
 
 _PARENT_ONLY = (
     "NOTIFY_SOCKET",
@@ -56,13 +56,7 @@ def restart_wait(deaths: int) -> float:
 
 
 class Workers:
-    """The worker processes, as used by the root service and the admin listener.
-
-    :param write: called with the workers' log lines.
-    :param environ: environment of the workers, without the variables for the parent.
-    :param reconfigure: called when a worker requests a reload.
-    :param journal: whether the log goes to systemd's journal.
-    """
+    """The operations on worker processes that the root service and the admin listener use."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The algebra that both APIs compile to: expressions, rows, orders and conditions.
 
 A front end (GraphQL, REST) turns a request into these values and those of ``outputs`` and ``mutations``. The
-other modules of this package turn them into SQL.  A value contains only catalog objects, constants and
-``Parameter``s.  Values from a request are always behind a ``Parameter``, and are bound later.
+other modules of this package turn them into SQL. A value contains only catalog objects, constants and
+``Parameter``s. Values from a request are always behind a ``Parameter``, and are bound later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SlotSource(Protocol):
-    """Reads a slot's value from a request, as text, None for NULL.  Equal sources read the same value."""
+    """Reads a slot's value from a request, as text or None for NULL. Equal sources read the same value."""
 
     def bind(self, values: Any, /) -> str | None: ...
 
@@ -32,10 +32,9 @@ class SlotSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A slot of a statement.
+    """A slot of a statement. ``source`` reads its value at binding. Equal parameters share a slot.
 
-    :ivar source: reads the value when the statement is bound.  Equal parameters share a slot.
-    :ivar type: SQL type of the slot, or ``unknown`` to let PostgreSQL infer it at each use.
+    ``type`` is the SQL type, or ``unknown`` to let PostgreSQL infer it at each use.
     """
 
     source: SlotSource
@@ -88,11 +87,7 @@ class RelatedValue:
 
 @dataclass(frozen=True, slots=True)
 class RelatedAggregate:
-    """An aggregate over the rows of a to-many relationship.
-
-    :ivar expression: operand of the aggregate, None for ``count(*)``.
-    :ivar schema: schema of the aggregate function.
-    """
+    """An aggregate over the rows of a to-many relationship. See ``Aggregate``."""
 
     rows: Rows
     function: AggregateFunction
@@ -102,10 +97,9 @@ class RelatedAggregate:
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A member of a JSON value, read with ``->`` and ``->>``.  NULL if there is no such member.
+    """A member of a JSON value, read with ``->`` and ``->>``. NULL if there is no such member.
 
-    :ivar expression: the JSON value.  Other types are converted to ``jsonb`` first.
-    :ivar json: whether the expression is of type ``json`` or ``jsonb``.
+    :ivar json: whether the expression is ``json`` or ``jsonb``. Other types are converted to ``jsonb`` first.
     :ivar steps: ``text`` parameters for object members, ``integer`` parameters for array indexes.
     :ivar as_text: whether the last step returns text (``->>``).
     """
@@ -117,7 +111,7 @@ class JsonPath:
 
 
 class JsonKind(Enum):
-    """Kinds of JSON values that can be compared.  The enum's value is the SQL type to compare as."""
+    """Kinds of JSON values that can be compared. The enum's value is the SQL type to compare as."""
 
     TEXT = "text"
     NUMBER = "numeric"
@@ -126,7 +120,7 @@ class JsonKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JsonMember:
-    """A member of a JSON value.  NULL if it is missing or of another kind.
+    """A member of a JSON value. NULL if it is missing or of another kind.
 
     :ivar path: a ``text[]`` parameter.
     """
@@ -137,7 +131,7 @@ class JsonMember:
 
 
 class AggregateFunction(Enum):
-    """An aggregate.  The enum's value is the SQL function."""
+    """An aggregate. The enum's value is the SQL function."""
 
     COUNT = "count"
     SUM = "sum"
@@ -150,10 +144,9 @@ class AggregateFunction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate over the rows of the current group.
+    """An aggregate over the rows of the current group. ``count(*)`` has no expression.
 
-    :ivar expression: operand of the aggregate, None for ``count(*)``.
-    :ivar schema: schema of the aggregate function.  An extension's type may have its own aggregates.
+    ``schema`` is the schema of the function, because an extension's type may have its own aggregates.
     """
 
     function: AggregateFunction
@@ -179,11 +172,10 @@ Expression = (
 
 @dataclass(frozen=True, slots=True)
 class OrderTerm:
-    """One term of an ``order by`` clause.
+    """One term of an ``order by`` clause. ``schema`` is the schema of the comparison operators.
 
-    :ivar nullable: whether the expression can be NULL.  If not, ``nulls first`` and ``nulls last`` are
+    :ivar nullable: whether the expression can be NULL. If not, ``nulls first`` and ``nulls last`` are
         omitted, so that a plain index serves both directions.
-    :ivar schema: schema of the comparison operators.
     """
 
     expression: Expression
@@ -198,10 +190,9 @@ class OrderTerm:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Columns of the current row that equal columns of the enclosing row.
+    """Pairs of a column of the current row and an equal column of the enclosing row.
 
-    :ivar pairs: (current column, enclosing column).
-    :ivar schemas: schemas of the pairs' equality operators.  Empty if all are PostgreSQL's own.
+    ``schemas`` are the schemas of the equality operators, empty if all operators are PostgreSQL's own.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -210,12 +201,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """The junction table of a many-to-many relationship.
-
-    :ivar near: columns of the junction table that equal columns of the enclosing row.
-    :ivar far: columns of the junction table that equal columns of the current row.
-    :ivar where: condition on the junction table's rows.
-    """
+    """The junction table of a many-to-many relationship, joined to the enclosing and the current row."""
 
     table: Table
     near: Join
@@ -229,7 +215,7 @@ class CallArgument:
 
     :ivar name: "" for the only argument of a function if that argument is unnamed.
     :ivar value: None for NULL.
-    :ivar composite: composite type to build from the value, which is JSON text.  None for other types.
+    :ivar composite: composite type to build from the value, which is JSON text. None for other types.
     :ivar variadic: whether the value is the array of a variadic function's last arguments.
     :ivar pairs: for a member of a JSON object, see ``JsonColumn.pairs``.
     :ivar cast: for a member of a JSON object, see ``JsonColumn.cast``.
@@ -248,7 +234,7 @@ class JsonArguments:
     """A JSON object whose members are the arguments of a call.
 
     :ivar value: a ``json`` parameter.
-    :ivar many: whether the value is an array of objects.  Only its first object is used.
+    :ivar many: whether the value is an array of objects. Only its first object is used.
     :ivar members: name of each argument and the SQL type to read the member as.
     """
 
@@ -261,11 +247,11 @@ class JsonArguments:
 class FunctionCall:
     """A function call, used as a value or as rows.
 
-    :ivar of_row: pass the enclosing row as the first argument (computed fields and relationships).
+    :ivar of_row: whether the enclosing row is the first argument, as for computed fields and relationships.
     :ivar value_column: name of the only result column if the function returns single values, ``void`` or
-        records without known columns.  NULL is then a row too.  "" for rows with columns of their own.
+        records without known columns. A NULL result is then a row too. "" if the rows have their own columns.
     :ivar from_json: source of the arguments that have a name but no value.
-    :ivar null_as_row: count a NULL of a composite type as a row of NULLs instead of no row.
+    :ivar null_as_row: whether a NULL of a composite type counts as a row of NULLs instead of no row.
     """
 
     function: Function
@@ -280,10 +266,10 @@ class FunctionCall:
 class Rows:
     """Rows of a table, or of a function that returns rows of a table.
 
-    :ivar table: table of the rows, None for a function with its own result columns.
-    :ivar call: function to call instead of reading the table.
+    :ivar table: None for a function with its own result columns.
     :ivar through: junction table to use instead of ``join``.
-    :ivar stored_in: name of the transaction's setting to read the rows from instead.
+    :ivar stored_in: setting of the transaction that contains the rows, None to read the table or call the
+        function.
     :ivar unique: whether at most one row can match, so that no limit is needed.
     """
 
@@ -300,7 +286,7 @@ class Rows:
 
 
 class Operator(Enum):
-    """A comparison.  The enum's value is the SQL operator."""
+    """A comparison. The enum's value is the SQL operator."""
 
     EQ = "="
     NEQ = "<>"
@@ -330,7 +316,7 @@ class Operator(Enum):
 
 
 class Quantifier(Enum):
-    """How to compare with an array of values.  The enum's value is the SQL keyword."""
+    """How to compare with an array of values. The enum's value is the SQL keyword."""
 
     ANY = "any"
     ALL = "all"
@@ -340,8 +326,7 @@ class Quantifier(Enum):
 class Converted:
     """A value converted from text by a function, such as a domain's ``cast (text as …)``.
 
-    :ivar function: quoted and qualified SQL name of the function.
-    :ivar parameter: a ``text`` parameter, or a ``text[]`` parameter whose elements are converted one by one.
+    ``parameter`` is of type ``text``, or ``text[]`` to convert the elements one by one.
     """
 
     function: str
@@ -350,10 +335,9 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left operator right``.
+    """``left operator right``. With a quantifier, ``right`` is an array.
 
-    :ivar schema: schema of the operator.
-    :ivar quantifier: compare with any or all of the values of an array.
+    ``schema`` is the schema of the operator.
     """
 
     left: Expression
@@ -365,9 +349,9 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """``left is distinct from right``, which is never NULL.
+    """``left is distinct from right``. The result is never NULL.
 
-    :ivar schema: schema of the operator ``=``.
+    ``schema`` is the schema of the operator ``=``.
     """
 
     left: Expression
@@ -376,7 +360,7 @@ class Distinct:
 
 
 class Truth(Enum):
-    """A boolean test.  The enum's value is the SQL keyword."""
+    """A boolean test. The enum's value is the SQL keyword."""
 
     TRUE = "true"
     FALSE = "false"
@@ -392,7 +376,7 @@ class Is:
 
 
 class SearchSyntax(Enum):
-    """The syntax of a full-text search.  The enum's value is the PostgreSQL function that parses it."""
+    """The syntax of a full-text search. The enum's value is the PostgreSQL function that parses it."""
 
     PLAIN = "plainto_tsquery"
     PHRASE = "phraseto_tsquery"
@@ -402,10 +386,9 @@ class SearchSyntax(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TextSearch:
-    """Full-text search in an expression.
+    """Full-text search in an expression. ``language`` is a ``regconfig``, None for the database's default.
 
-    :ivar language: a ``regconfig`` parameter, None for the database's default.
-    :ivar vector: whether the expression is a ``tsvector``.
+    ``vector`` is whether the expression is a ``tsvector``.
     """
 
     left: Expression
@@ -460,10 +443,9 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Rows strictly after a position in an order (keyset pagination).
+    """Rows strictly after a position in an order (keyset pagination), one value per term.
 
-    :ivar values: one value per term of the order, None for NULL.
-    :ivar inclusive_before: match the complement instead: rows up to and including the position.
+    ``inclusive_before`` matches the complement: rows up to and including the position.
     """
 
     order: tuple[OrderTerm, ...]

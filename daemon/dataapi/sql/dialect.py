@@ -1,5 +1,4 @@
-"""The parts of SQL generation that databases derived from PostgreSQL override, with PostgreSQL's own
-behaviour.
+"""PostgreSQL's SQL dialect, with the methods that the dialects of derived databases override.
 
 ``dialect_of`` chooses the dialect for a catalog.
 """
@@ -24,20 +23,17 @@ from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled
 T = TypeVar("T")
 
 Check = Callable[[str, str, str], str]
-"""Returns SQL that yields a row count, or raises if the row count or the body's size exceeds a limit.
+"""Returns SQL that yields a value, or raises an error if the row count or the body's size exceeds a limit.
 
-Its arguments are SQL expressions: size of the body, row count, and value to return.
+Its arguments are SQL expressions: size of the body, row count, and value to yield.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ResultQuery:
-    """A query that returns one row.
+    """A query that returns one row. ``before`` is a ``with`` clause, or "".
 
-    :ivar names: quoted column names.  The first two are the body and its number of rows.
-    :ivar columns: SQL of each column.
-    :ivar source: the ``from`` item.
-    :ivar before: a ``with`` clause, or "".
+    :ivar names: quoted column names. The first two are the body and its number of rows.
     """
 
     names: tuple[str, ...]
@@ -57,7 +53,7 @@ class MutationPart:
     :ivar row: row whose referenced columns the query must return.
     :ivar index: index of the mutation within its request, for errors.
     :ivar output: everything that the response contains of the rows.
-    :ivar guards: bounds that an inserted row must satisfy.
+    :ivar guards: bounds for the number of changed rows.
     """
 
     mutation: Mutation
@@ -70,11 +66,9 @@ class MutationPart:
 
 @dataclass(frozen=True, slots=True)
 class MutationSql:
-    """SQL of a mutation.
+    """The ``with`` queries of a mutation. The last one returns the changed rows.
 
-    :ivar queries: the ``with`` queries.  The last one returns the changed rows.
     :ivar inserted: SQL of the number of inserted rows if an upsert counts them.
-    :ivar before: statements to run first.
     """
 
     queries: str
@@ -83,12 +77,11 @@ class MutationSql:
 
 
 class Dialect(PageDialect):
-    """PostgreSQL's SQL.  Subclasses override what their database does differently.
+    """PostgreSQL's SQL. Subclasses override what their database does differently.
 
-    :cvar writer_class: class of the writers that ``writer()`` returns.
     :cvar separate_messages: whether statements that depend on one another must be sent in separate messages.
-    :cvar reads_written_rows: whether a later statement may join rows written earlier with related rows.
-    :cvar after_pre_request: statements to run after the pre-request function.
+    :cvar reads_written_rows: whether a later statement of a transaction can join the rows that an earlier one
+        wrote with related rows.
     :cvar planner_settings: settings under which the planner estimates the number of rows.
     """
 
@@ -112,12 +105,11 @@ class Dialect(PageDialect):
     # ------------------------------------------------------------ statements
 
     def mutation_sql(self, writer: Writer, part: MutationPart) -> MutationSql:
-        """Return the SQL of a mutation.  Reference the columns to return before calling this."""
+        """Return the SQL of a mutation. First reference the columns to return in ``part.row``."""
         queries = mutation_queries(writer, part.mutation, part.name, part.row, part.index)
         return MutationSql(queries, inserted_sql(part.name, part.mutation))
 
     def checked(self, _writer: Writer, query: ResultQuery, checks: Sequence[Check], /) -> str:
-        """Return the query with its row count replaced by the result of the checks."""
         text, names = query.sql(), ", ".join(query.names)
         body, count, *others = query.names
         for check in checks:

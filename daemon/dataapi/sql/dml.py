@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from dataapi.catalog.model import Table
 from dataapi.database.sql_text import (
@@ -30,24 +31,28 @@ from dataapi.sql.mutations import (
     NestedRow,
     NestedRows,
     OnConflict,
+    RelatedRow,
     Update,
     ValueRows,
 )
 from dataapi.sql.statement import Row, Writer, qualified, raise_sql
 
+MAX_UNION = 32
+"""Maximum number of queries in a union. PostgreSQL's planning time grows with the square of the number."""
+
 
 def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row, index: int = 0) -> str:
-    """Return the ``with`` queries of a mutation.  The last one has the given name.
+    """Return the ``with`` queries of a mutation. The last one has the given name.
 
-    :param returned: row whose referenced columns the last query returns.
-    :param index: index of the mutation within its request, for errors.
+    That query returns the referenced columns of ``returned``. Errors contain the ``index`` of the mutation.
     """
     if isinstance(mutation, Insert) and isinstance(mutation.rows, NestedRows):
         nested = _NestedWriter(writer, index)
         names = [nested.insert(row, (), (), returned.selection_from) for row in mutation.rows.rows]
         columns = ", ".join(returned.required_columns())
-        gathered = " union all ".join(f"select {columns} from {each}" for each in names)
-        return ", ".join([*nested.queries, f"{name} as ({gathered})"])
+        while len(names) > MAX_UNION:
+            names = [nested.union(columns, each) for each in _divided(names)]
+        return ", ".join([*nested.queries, f"{name} as ({_union_sql(columns, names)})"])
     return f"{name} as ({_mutation_sql(writer, mutation, returned)})"
 
 
@@ -72,10 +77,8 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
 def inserted_sql(name: str, mutation: Mutation) -> str:
     """Return SQL of the number of rows that an upsert inserted rather than updated.
 
-    A setting counts the updated rows.  Reading a system column instead would need the privilege to read the
-    whole table, and views have no system columns.
-
-    :param name: name of the upsert's query.
+    ``name`` is the upsert's query. A setting counts the updated rows. Reading a system column instead would
+    need the privilege to read the whole table, and views have no system columns.
     """
     counter = counter_of(mutation)
     if counter is None:
@@ -165,10 +168,7 @@ def _equality(table: Table, name: str) -> str:
 
 
 def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) -> str:
-    """Return a ``delete`` without its ``returning`` clause.
-
-    :param conditions: further SQL conditions, evaluated first.
-    """
+    """Return a ``delete`` without its ``returning`` clause. ``conditions`` precede its own condition."""
     clauses = list(conditions)
     if delete.where is not None:
         clauses.append(condition_sql(writer, delete.where, target))
@@ -188,10 +188,7 @@ def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
 
 
 def json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
-    """Return the ``from`` item of JSON rows, aliased as the row.
-
-    :param first: use only the first object.
-    """
+    """Return the ``from`` item of JSON rows, or of only the first one, aliased as the row."""
     slot = writer.slot(rows.value)
     members = ", ".join(f"{quote_identifier(each.key)} {each.type}" for each in rows.columns)
     record = f"{row.alias}({members})"
@@ -227,7 +224,7 @@ def _json_cell_sql(rows: JsonRows, column: JsonColumn, row: Row, updated: Row | 
         missing = updated.column(column.name)
     if missing is None:
         return value
-    # A member that is null yields the JSON value null.  Only a missing member yields NULL.
+    # A member that is null yields the JSON value null. Only a missing member yields NULL.
     member = f"{_objects(row)}.value {operator_sql('->')} {quote_literal(column.key)}::text"
     return f"case when ({member}) is not null then {value} else {missing} end"
 
@@ -242,90 +239,169 @@ def _listed(names: Iterable[str]) -> str:
 
 # ---------------------------------------------------------------- nested inserts
 
-_Assigned = tuple[tuple[str, str], ...]
-"""Columns, and SQL of the values that another insert returned for them."""
+CONFLICTING_VALUES = "conflicting values for "
+"""Start of the reason of the error for a column that related rows set to different values."""
+NOT_FOUND = "an existing row is hidden or was just inserted"
+"""Reason of the error for a row that exists but is not visible to the statement."""
+
 _Selection = Callable[[Row], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    """A column whose value another insert returned: ``query`` returns it in the column ``theirs``."""
+
+    name: str
+    query: str
+    theirs: str
+
+    @property
+    def sql(self) -> str:
+        return f"(select {_returned(self.theirs)} from {self.query})"
 
 
 class _NestedWriter:
     """Writes an insert for each row, in the order of their dependencies.
 
     A row with a foreign key is inserted after its parent and uses the key that the parent's insert returned.
-    Several keys may share a column, such as a tenant's.  The column must then have one value.
-
-    :ivar queries: the finished ``with`` queries.
+    Several keys may share a column, such as a tenant's. The column must then have one value.
     """
 
     def __init__(self, writer: Writer, index: int) -> None:
         self._writer = writer
         self._index = index
         self._last_child = ""
+        self._parents: dict[tuple[int | None, tuple[str, ...]], str] = {}
+        self._uncertain: dict[str, int] = {}
         self.queries: list[str] = []
 
     def insert(
         self,
         row: NestedRow,
-        assigned: _Assigned,
+        assigned: tuple[_Assigned, ...],
         returned: Iterable[str],
         selection: _Selection | None = None,
     ) -> str:
         """Write the inserts of a row, its parents and its children, and return the name of the row's query.
 
-        :param assigned: columns whose values another insert returned.
-        :param returned: columns that another insert needs.
-        :param selection: returns the select list of what else to return.
+        An earlier insert returned the ``assigned`` values. Another insert needs the ``returned`` columns.
         """
         name = self._writer.alias()
         for parent in row.parents:
-            theirs = [column for column, _ in parent.pairs]
-            parent_name = self.insert(parent.row, (), theirs)
-            assigned += tuple((own, _key(parent_name, column)) for column, own in parent.pairs)
+            parent_name = self._parent(parent)
+            assigned += tuple(_Assigned(own, parent_name, column) for column, own in parent.pairs)
         keys = dict.fromkeys((*returned, *(own for child in row.children for _, own in child.pairs)))
-        self.queries.append(f"{name} as ({self._insert_sql(row, assigned, keys, selection)})")
+        found = self._insert(name, row, assigned, keys, selection)
         for child in row.children:
-            keys_of_row = tuple((column, _key(name, own)) for column, own in child.pairs)
+            keys_of_row = tuple(_Assigned(column, found, own) for column, own in child.pairs)
             self._last_child = self.insert(child.row, keys_of_row, ())
+        return name if selection is not None else found
+
+    def union(self, columns: str, names: Sequence[str]) -> str:
+        name = self._writer.alias()
+        # If PostgreSQL inlined these queries, it would plan all of them as one union.
+        self.queries.append(f"{name} as materialized ({_union_sql(columns, names)})")
         return name
 
-    def _insert_sql(
-        self, row: NestedRow, assigned: _Assigned, keys: Iterable[str], selection: _Selection | None
+    def _parent(self, parent: RelatedRow) -> str:
+        theirs = tuple(column for column, _ in parent.pairs)
+        if parent.row.conflict is None:
+            return self.insert(parent.row, (), theirs)
+        name = self._parents.get((parent.row.number, theirs))
+        if name is None:
+            name = self._parents[parent.row.number, theirs] = self.insert(parent.row, (), theirs)
+        return name
+
+    def _insert(
+        self,
+        name: str,
+        row: NestedRow,
+        assigned: tuple[_Assigned, ...],
+        keys: Collection[str],
+        selection: _Selection | None,
     ) -> str:
-        target = Row(self._writer.alias())
-        cells = {name: _cell_sql(self._writer, cell) for name, cell in row.values}
+        writer, target = self._writer, Row(self._writer.alias())
+        cells, source = self._cells(row)
         conditions = [self._after()] if assigned and self._last_child else []
-        for name, value in assigned:
-            if name in cells:
-                conditions.append(self._equal(row.table, name, cells[name], value))
+        conditions += [self._certain(query) for query in dict.fromkeys(each.query for each in assigned)]
+        for each in assigned:
+            if each.name in cells:
+                conditions.append(self._equal(row, each.name, cells[each.name], each.sql))
             else:
-                cells[name] = value
-        where = f" where {' and '.join(conditions)}" if conditions else ""
-        source = (
-            f"({_listed(cells)}) select {', '.join(cells.values())}{where}" if cells else "default values"
-        )
-        items = [f"{target.column(name)} as {_returned(name)}" for name in keys]
+                cells[each.name] = each.sql
+        where = " and ".join(filter(None, conditions))
+        following = f"{source}{f' where {where}' if where else ''}"
+        if cells:
+            text = f"({_listed(cells)}) select {', '.join(cells.values())}{following}"
+        else:
+            text = f"select{following}" if source else "default values"
+        conflict = "" if row.conflict is None else _conflict_sql(row.conflict)
+        items = [f"{target.column(key)} as {_returned(key)}" for key in keys]
         if selection is not None:
             items.append(selection(target))
-        # A later query can only depend on this one if it returns something.
+        # A later query can only depend on this query if this query returns something.
         returning = ", ".join(items) or "1"
-        return f"insert into {qualified(row.table)} as {target.alias} {source} returning {returning}"
+        into = f"insert into {qualified(row.table)} as {target.alias}"
+        self.queries.append(f"{name} as ({into} {text}{conflict} returning {returning})")
+        skips = row.conflict is not None and not row.conflict.update
+        if not skips or not keys or row.conflict is None or not {*row.conflict.columns} <= {*cells}:
+            return name
+        # An insert does not return a row that it skips, so another query reads the existing row.
+        found, existing = writer.alias(), Row(writer.alias())
+        again, source = self._cells(row)
+        cells = {**cells, **again}
+        returned = ", ".join(f"{existing.column(key)} as {_returned(key)}" for key in keys)
+        matches = [
+            f"{existing.column(each)} {operator_sql('=', _equality(row.table, each))} {cells[each]}"
+            for each in row.conflict.columns
+        ]
+        relation = f"{qualified(row.table)} as {existing.alias}"
+        matches.append(f"not exists (select from {name})")
+        self.queries.append(
+            f"{found} as (select {', '.join(map(_returned, keys))} from {name} union all "
+            f"select {returned}{f'{source} cross join' if source else ' from'} {relation} "
+            f"where {' and '.join(matches)})"
+        )
+        self._uncertain[found] = self._index if row.number is None else row.number
+        return found
+
+    def _cells(self, row: NestedRow) -> tuple[dict[str, str], str]:
+        """Return the SQL of the row's own values by column, and the ``from`` clause that they need."""
+        if not isinstance(row.values, JsonRows):
+            return {name: _cell_sql(self._writer, cell) for name, cell in row.values}, ""
+        rows, json = row.values, Row(self._writer.alias())
+        source = f" from {json_source_sql(self._writer, rows, json)}"
+        return {each.name: _json_cell_sql(rows, each, json) for each in rows.columns}, source
 
     def _after(self) -> str:
-        # PostgreSQL runs queries that nothing reads in any order.  If each insert reads the previous one,
-        # they run, and generated keys grow, in the order of the request's rows.
+        # PostgreSQL runs queries in any order if no other query reads them. If each insert reads the previous
+        # one, they run in the order of the request's rows, and generated keys grow in this order.
         return f"(select pg_catalog.count(*) from {self._last_child}) {operator_sql('>=')} 0"
 
-    def _equal(self, table: Table, name: str, one: str, other: str) -> str:
-        equal = f"{one} {operator_sql('=', _equality(table, name))} {other}"
-        reason = f"conflicting values for {name} in related rows".replace("~", "_")
+    def _certain(self, query: str) -> str:
+        number = self._uncertain.get(query)
+        if number is None:
+            return ""
+        count = f"(select pg_catalog.count(*) from {query})"
+        raised = raise_sql(NOT_FOUND, count, number)
+        return f"case when {count} {EQUAL} 1 then true else {raised} {EQUAL} 0 end"
+
+    def _equal(self, row: NestedRow, name: str, one: str, other: str) -> str:
+        equal = f"{one} {operator_sql('=', _equality(row.table, name))} {other}"
+        reason = f"{CONFLICTING_VALUES}{name} in related rows".replace("~", "_")
         # If this were a constant, PostgreSQL would evaluate it, and raise, during planning.
         number = f"coalesce(pg_catalog.length(({other})::text), 0)"
-        raised = raise_sql(reason, number, self._index)
+        raised = raise_sql(reason, number, self._index if row.number is None else row.number)
         return f"case when {equal} or {one} is null and {other} is null then true else {raised} {EQUAL} 0 end"
+
+
+def _divided(names: Sequence[str]) -> list[Sequence[str]]:
+    return [names[start : start + MAX_UNION] for start in range(0, len(names), MAX_UNION)]
+
+
+def _union_sql(columns: str, names: Sequence[str]) -> str:
+    return " union all ".join(f"select {columns} from {each}" for each in names)
 
 
 def _returned(column: str) -> str:
     return quote_identifier(f"~{column}")
-
-
-def _key(query: str, column: str) -> str:
-    return f"(select {_returned(column)} from {query})"

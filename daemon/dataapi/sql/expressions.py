@@ -120,7 +120,8 @@ def condition_sql(writer: Writer, condition: Condition, row: Row) -> str:
         case NotTrue(inner):
             return f"({condition_sql(writer, inner, row)}) is not true"
         case Exists(rows):
-            fence = "" if writer.joinable() else " offset 0"  # PostgreSQL does not turn this into a join.
+            # PostgreSQL does not turn EXISTS with an offset into a join.
+            fence = "" if writer.joinable() else " offset 0"
             source = source_sql(writer, rows, Row(writer.alias()), row)
             skipped = fence if rows.offset is None else f" offset {writer.slot(rows.offset)}"
             exists = f"exists (select 1 from {source}{skipped})"
@@ -248,7 +249,7 @@ def _after_sql(writer: Writer, after: After, row: Row) -> str:
     """Return the keyset condition of a position.
 
     If all terms have the same direction and none can be NULL, this is one row comparison, so that an index
-    can be used.  Otherwise the condition is written term by term.
+    can be used. Otherwise the condition is written term by term.
     """
     order, values = after.order, after.values
     expressions = [expression_sql(writer, term.expression, row) for term in order]
@@ -305,9 +306,7 @@ def _argument_sql(writer: Writer, argument: CallArgument, json: Row | None) -> s
 
 
 def pairs_sql(value: str, type_: str) -> str:
-    """Return a value of a type like ``hstore``, built from a JSON object's members or parsed from a JSON
-    string.
-    """
+    """Return a value of a type like ``hstore``, built from a JSON object's members or a JSON string."""
     text = f"({value} {operator_sql('#>>')} '{{}}')::{type_}"
     names, values = (
         f"coalesce(pg_catalog.array_agg(pair.{part}), '{{}}'::text[])" for part in ("key", "value")
@@ -323,7 +322,8 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
         assert rows.table is not None, "rows need a table or a call"
         relation = f"{qualified(rows.table)} as {row.alias}"
         if rows.stored_in is not None:
-            # The planner reads the setting to estimate the rows, also for EXPLAIN, when it may not be set.
+            # The planner reads the setting to estimate the rows. For EXPLAIN, a missing setting must not be
+            # an error.
             stored = f"pg_catalog.current_setting({quote_literal(rows.stored_in)}, true)"
             relation = f"pg_catalog.unnest({stored}::{qualified(rows.table)}[]) as {row.alias}"
     if rows.through is None:

@@ -1,6 +1,6 @@
 """The algebra of mutations: inserts, updates and deletes of a table's rows.
 
-An upsert is an insert with ``OnConflict``.  The rows to write are given value by value (``ValueRows``), as
+An upsert is an insert with ``OnConflict``. The rows to write are given value by value (``ValueRows``), as
 one JSON text (``JsonRows``) or with related rows (``NestedRows``).
 """
 
@@ -42,7 +42,7 @@ DEFAULT = Default()
 class ValueRows:
     """Rows with a slot for each value.
 
-    :ivar rows: one cell per column.  An update has exactly one row, without ``DEFAULT``.
+    :ivar rows: one cell per column. An update has exactly one row, without ``DEFAULT``.
     """
 
     columns: tuple[str, ...]
@@ -55,7 +55,7 @@ class MissingMember(Enum):
     NULL = "null"
     DEFAULT = "default"
     UNCHANGED = "unchanged"
-    """The column's current value.  For updates only."""
+    """The column's current value. For updates only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class JsonColumn:
     :ivar default: SQL of the column's default, or None.
     :ivar cast: SQL type to cast the converted value to, "" for none.
     :ivar member: name of the member, "" if it is the column's name.
-    :ivar pairs: SQL name of a type such as ``hstore`` to build from an object's members.  The type's
-        constructor takes arrays of keys and values.  The member is read as ``json``.  "" for none.
+    :ivar pairs: SQL name of a type such as ``hstore`` that is built from an object's members, "" for other
+        types. The type's constructor takes arrays of keys and values. The member is read as ``json``.
     """
 
     name: str
@@ -86,11 +86,7 @@ class JsonColumn:
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """Rows as one JSON text.
-
-    :ivar value: a ``json`` parameter.
-    :ivar many: whether the value is an array of objects rather than one object.
-    """
+    """Rows as one JSON text: an array of objects if ``many``, otherwise one object."""
 
     value: Parameter
     many: bool
@@ -113,15 +109,21 @@ class RelatedRow:
 class NestedRow:
     """A row to insert together with related rows.
 
-    :ivar values: columns and their values.  Other columns get their defaults.
+    :ivar values: columns and their values, or JSON with them. Other columns get their defaults. If the JSON
+        contains several rows, there are no parents and children.
     :ivar parents: rows that this row references.
     :ivar children: rows that reference this row.
+    :ivar conflict: action if the row exists. Its related rows are inserted in any case.
+    :ivar number: number of the row for errors, None to use the mutation's index. Parents with ``conflict``
+        and the same number are one row.
     """
 
     table: Table
-    values: tuple[tuple[str, Cell], ...]
+    values: tuple[tuple[str, Cell], ...] | JsonRows
     parents: tuple[RelatedRow, ...] = ()
     children: tuple[RelatedRow, ...] = ()
+    conflict: OnConflict | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +141,8 @@ class OnConflict:
     """Action if a row with the same unique key exists.
 
     :ivar columns: columns of the unique key, unless ``constraint`` is set.
-    :ivar update: columns to set to the new values.  If empty, the existing row is left unchanged.
-    :ivar constraint: constraint of the unique key, or None.
-    :ivar counter: setting of the transaction that counts updated rows, or None.  It must start at "0".
+    :ivar update: columns to set to the new values. If empty, the existing row is left unchanged.
+    :ivar counter: setting of the transaction that counts updated rows, or None. It must start at "0".
     """
 
     columns: tuple[str, ...]
@@ -152,10 +153,10 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Rows to insert.
+    """Rows to insert. Nested rows have their own actions on conflict.
 
-    :ivar conflict: not supported for nested rows.
-    :ivar matching: insert only the first row that satisfies this condition.  For ``JsonRows`` only.
+    :ivar matching: condition of the insert. Only the first row that satisfies it is inserted. For
+        ``JsonRows`` only.
     """
 
     table: Table
@@ -168,8 +169,8 @@ class Insert:
 class Update:
     """Values to set on the rows that match.
 
-    :ivar key: columns by which each JSON object identifies its row.  If empty, the first row of values
-        applies to all matching rows.
+    With a ``key``, its columns identify the row of each JSON object. Otherwise, the first row of
+    values applies to all matching rows.
     """
 
     table: Table

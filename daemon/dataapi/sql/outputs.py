@@ -1,7 +1,7 @@
-"""Outputs of statements.  PostgreSQL builds their JSON, so that Python never iterates over rows.
+"""Outputs of statements. PostgreSQL builds their JSON, so that Python never iterates over rows.
 
-Outputs of single values and objects are here, outputs of rows in ``row_output``.  Front ends define further
-ones.  Names and forms come from the schema; a client's alias is always behind a ``Parameter``.  JSON text is
+Outputs of single values and objects are here, outputs of rows in ``row_output``. Front ends define further
+outputs. Names and forms come from the schema; a client's alias is always behind a ``Parameter``. JSON text is
 concatenated from constants and values, which takes half as long as PostgreSQL's functions that build objects.
 """
 
@@ -40,7 +40,7 @@ class JsonPiece:
 class NullableJson:
     """A nullable SQL expression of type ``text`` between constant texts.
 
-    :ivar otherwise: constant text that replaces all three if the expression is NULL.
+    :ivar otherwise: constant text that replaces all three parts if the expression is NULL.
     """
 
     before: str
@@ -61,19 +61,17 @@ class JsonQuery:
 
 
 Json = tuple[JsonPiece | NullableJson | JsonQuery | str, ...]
-"""Pieces of JSON text.  A ``str`` is a non-null SQL expression of type ``text``."""
+"""Pieces of JSON text. A ``str`` is a non-null SQL expression of type ``text``."""
 
 _CONCAT = f" {CONCATENATE} "
 MAX_OPERANDS = 32
-"""Maximum number of pieces concatenated at one level.  PostgreSQL's stack limits the nesting of operators."""
+"""Maximum number of pieces concatenated at one level. PostgreSQL's stack limits the nesting of operators."""
 
 BOOL = 16
-"""OID of ``boolean``."""
 INT8 = 20
-"""OID of ``bigint``."""
 _JSON, _JSONB, _UUID, _NUMERIC = 114, 3802, 2950, 1700
 # An output function rejects other types, so if a column's type has changed, the result is an error rather
-# than broken JSON.  Unlike the output functions of dates, these do not depend on settings.
+# than broken JSON. Unlike the output functions of dates, these do not depend on settings.
 _JSON_AS_IT_IS = {21: "int8out", 23: "int8out", INT8: "int8out", _JSON: "json_out", _JSONB: "jsonb_out"}
 _NUMBERS = {700: "float4out", 701: "float8out", _NUMERIC: "numeric_out"}
 """Types whose values are JSON numbers unless they are infinite or NaN."""
@@ -145,12 +143,9 @@ def _joined(texts: list[str]) -> str:
 
 
 def array_json(item: Json, order: str = "", rows: str = "") -> Json:
-    """Return the JSON array of an aggregated item.
+    """Return the JSON array of an aggregated item. The clauses ``order`` and ``rows`` start with a space.
 
     Constant text at the start and end of each item is moved into the separator.
-
-    :param order: an ``order by`` clause with a leading space, or "".
-    :param rows: a ``filter`` clause with a leading space, or "".
     """
     begin, middle, end = split_json(item)
     listed = f"pg_catalog.string_agg({json_sql(middle)}, {quote_literal(f'{end},{begin}')}{order}){rows}"
@@ -170,16 +165,15 @@ def split_json(json: Json) -> tuple[str, Json, str]:
 def value_json(value: str, type_: int | None = None, *, column: bool = False) -> Json:
     """Return a value as ``to_json`` writes it, null for NULL.
 
-    :param value: SQL of the value.
-    :param type_: OID of its type, None if unknown.
-    :param column: whether the value is a column.  Columns are cheap to read several times.
+    :param type_: OID of the value's type, None if unknown.
+    :param column: whether the value is a column. Columns are cheap to read several times.
     """
     if type_ == BOOL:
         if not column:
             return (f"coalesce(({value})::text, 'null')",)
         return (f"case when {value} then 'true' when {value} is null then 'null' else 'false' end",)
     if column and type_ in _NUMBERS:
-        difference = f"{value} {MINUS} {value}"  # NaN for NaN and infinity
+        difference = f"{value} {MINUS} {value}"  # the difference is NaN for NaN and infinity
         number = f"pg_catalog.{_NUMBERS[type_]}({value})::text"
         return (f"case when {difference} {EQUAL} 0 then {number} else {json_sql(value_json(value))} end",)
     if type_ in _QUOTED:
@@ -217,10 +211,7 @@ class Output(ABC):
 
     @abstractmethod
     def json(self, writer: Writer, row: Row | None, /) -> Json:
-        """Return the value as JSON.
-
-        :param row: row in scope, None at the root.
-        """
+        """Return the value as JSON. ``row`` is None at the root."""
 
     def sql(self, writer: Writer, row: Row | None, /) -> str:
         """Return the value as a column, NULL for null, for rows that are not written as JSON."""
@@ -254,15 +245,10 @@ class WireForm(Enum):
     """How a value is written to JSON."""
 
     JSON = "json"
-    """The form that ``to_json`` writes."""
     TEXT = "text"
-    """Text form, as a JSON string."""
     TEXT_ARRAY = "text[]"
-    """Array of the elements' text forms."""
     ENUM = "enum"
-    """An enum label, renamed."""
     ENUM_ARRAY = "enum[]"
-    """Array of enum labels, renamed."""
 
 
 Labels = tuple[tuple[str, str], ...]
@@ -271,7 +257,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Text(Output):
-    """A constant string, such as the name of a type.  Never a value of a request."""
+    """A constant string, such as the name of a type. Never a value of a request."""
 
     text: str
 
@@ -358,7 +344,7 @@ def form_json(value: str, form: WireForm, labels: Labels, type_: int | None, *, 
 def _label_sql(value: str, labels: Labels, *, column: bool) -> str:
     if not labels:
         return f"({value})::text"
-    if not column:  # Evaluate it only once: it may be expensive or have side effects.
+    if not column:  # Evaluate the value only once: it may be expensive or have side effects.
         source = f"pg_catalog.unnest(array[({value})::text]) as u(label)"
         return f"(select {_label_sql('label', labels, column=True)} from {source})"
     cases = [

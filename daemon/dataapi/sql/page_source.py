@@ -30,7 +30,6 @@ OPERAND = "~operand"
 """Placeholder column for the operand of a hoisted aggregate."""
 
 _JSON = frozenset({114, 199})
-"""OIDs of ``json`` and its array type."""
 _WITHOUT_EQUALITY = frozenset(
     {142, 143, 600, 601, 602, 603, 604, 628, 718, 1017, 1018, 1019, 1020, 1027, 629, 719, 4072, 4073}
 )
@@ -39,11 +38,10 @@ _WITHOUT_EQUALITY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Source of the rows of a page.
+    """Source of the rows of a page: a ``from`` item, aliased as ``row``, and the clauses up to ``where``.
 
-    :ivar sql: a ``from`` item, aliased as ``row``, and the clauses up to ``where``.
     :ivar rows: algebra of the rows, with their order and page.
-    :ivar one: read at most one row, ignoring the page.
+    :ivar one: whether to read at most one row and ignore the page.
     """
 
     row: Row
@@ -62,7 +60,6 @@ def row_source(writer: Writer, rows: Rows, parent: Row | None, *, one: bool = Fa
 
 
 def at_most_one(rows: Rows) -> bool:
-    """Whether a unique key or ``Rows.unique`` guarantees that at most one row matches."""
     return rows.unique or (
         rows.table is not None and rows.call is None and rows.table.is_unique(_equated(rows.where))
     )
@@ -86,8 +83,7 @@ def page_parts(
 ) -> tuple[str, str]:
     """Return the ``from`` items of a page's rows, and the clauses that follow them.
 
-    :param joins: joins that yield exactly one row for each row of the page.
-    :param groups: ``group by`` clause, None if the rows are not grouped.
+    Each join yields exactly one row for each row of the page. ``groups`` is the ``group by`` clause, if any.
     """
     rows, items, order, outside = source.rows, "", "", ""
     if groups is not None:
@@ -95,7 +91,7 @@ def page_parts(
         page_sql = one_sql(writer, rows) if source.one else _limit_sql(writer, rows, ordered)
         outside = groups + ordered + page_sql
     elif joins and rows.order and not source.one:
-        # A join may not preserve the order.
+        # A join need not preserve the order.
         items, order, outside = _order_twice(writer, rows.order, source.row, page)
         paged = rows.limit is not None or rows.offset is not None
         order = order + limit_sql(writer, rows) if paged else ""
@@ -163,7 +159,7 @@ def with_operand(expression: Expression, column: str) -> Expression:
 
 
 def groupable(sql: str, output: Output, row: Row) -> str:
-    """Return SQL by which rows can be grouped.
+    """Return SQL for grouping rows.
 
     Values of types without equality, such as ``json``, are converted to ``jsonb`` or text.
     """

@@ -24,7 +24,6 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def reads_only_columns(value: object) -> bool:
-    """Whether a value reads nothing but columns of the current row."""
     if isinstance(value, tuple):
         return all(map(reads_only_columns, value))
     if isinstance(value, _DERIVED):

@@ -1,7 +1,7 @@
 """Outputs of rows, as JSON or with a column per member.
 
-An inner query selects the rows: conditions, order and page.  An outer query computes the members of those
-rows, so that nothing is computed for rows outside the page.  If rows are grouped, the outer query has the
+An inner query selects the rows: conditions, order and page. An outer query computes the members of those
+rows, so that nothing is computed for rows outside the page. If rows are grouped, the outer query has the
 order and page of the groups.
 """
 
@@ -44,12 +44,11 @@ from dataapi.sql.statement import Row, RowDialect, Writer
 MAX_JOINS = 5
 """Maximum number of related rows joined to the rows of one page.
 
-PostgreSQL considers every order of up to eight joins (``join_collapse_limit``).  For small pages, this takes
+PostgreSQL considers every order of up to eight joins (``join_collapse_limit``). For small pages, this takes
 longer than the queries that joins save.
 """
 
 _JSON = '"json"'
-"""Column name of JSON text."""
 
 # ---------------------------------------------------------------- outputs
 
@@ -58,8 +57,7 @@ _JSON = '"json"'
 class Spread:
     """Members of related rows among the members of the row itself.
 
-    :ivar many: whether each member is an array with the values of all related rows, in their order.
-        Otherwise there is at most one related row, and the members are null if there is none.
+    If ``many``, a member is an array with a value per row. Otherwise it is null if there is no row.
     """
 
     rows: Rows
@@ -69,10 +67,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Record(InnerOutput):
-    """A row as an object with members in order, of the row itself and of spread relationships.
+    """A row as an object. Its members, in order, belong to the row itself or to spread relationships.
 
-    :ivar grouped: whether some values are aggregates, directly or in spreads of one row.  The rows are then
-        grouped by all other values.
+    :ivar grouped: whether some values are aggregates, directly or in spreads of to-one relationships. The
+        rows are then grouped by all other values.
     """
 
     members: tuple[tuple[Key, Output] | Spread, ...]
@@ -135,7 +133,7 @@ class OutputRows:
     """Rows with a column per member, from which a query can build any format.
 
     :ivar item: the ``from`` item, aliased as ``alias``.
-    :ivar columns: key and column name of each member.  A plain value has one column without a key.
+    :ivar columns: key and column name of each member. A plain value has one column without a key.
     :ivar named: whether each column has its key's name.
     """
 
@@ -157,7 +155,7 @@ class MemberColumn:
     """A member of an output row.
 
     :ivar key: None if rows are plain values rather than objects.
-    :ivar value: JSON of the member.  For rows with a column per member, one SQL expression: the member's
+    :ivar value: JSON of the member. For rows with a column per member, one SQL expression: the member's
         value, or the operand of its hoisted aggregate.
     :ivar aggregated: whether the value is an aggregate of the group.
     :ivar hoisted: aggregate over the column ``OPERAND``, to apply in the query that groups the rows.
@@ -222,7 +220,7 @@ def is_grouped(record: Record) -> bool:
 
 
 def _is_guaranteed_single(rows: Rows) -> bool:
-    """Whether a unique key guarantees that at most one row matches.  A directive alone is not enough."""
+    """Whether a unique key guarantees that at most one row matches. A directive alone is not enough."""
     if not rows.unique or rows.join is None or rows.table is None:
         return False
     return rows.table.is_unique(own for own, _ in rows.join.pairs)
@@ -249,12 +247,11 @@ def _column_name(index: int) -> str:
 class MemberWriter:
     """Writes the outputs of a page's rows, and collects the joins that they need.
 
-    :ivar joining: whether related rows may be joined.  For a single row, separate queries are faster.
+    :ivar joining: whether related rows may be joined. For a single row, separate queries are faster.
     :ivar columns: whether to write members as columns rather than JSON.
-    :ivar grouped: whether the members are grouping keys.
     :ivar spread: whether the rows are spread into rows that are grouped.
-    :ivar joins: joins to append after the page's rows, each with a leading space.  A joined row shares the
-        joins of the row that it is joined to.
+    :ivar joins: joins to append after the page's rows, each with a leading space. The writer of a joined row
+        shares this list with the writer of the page.
     """
 
     writer: Writer
@@ -286,9 +283,7 @@ class MemberWriter:
         return columns
 
     def parts(self, source: RowSource, groups: str | None = None) -> tuple[str, str]:
-        """Return the ``from`` items of the rows and the clauses that follow.  Call this after writing all
-        members.
-        """
+        """Return the ``from`` items and the clauses that follow. Call this after writing all members."""
         return page_parts(self.writer, source, self.row, self.joins, groups)
 
     def _member_column(self, key: Key, output: Output) -> MemberColumn:
@@ -296,7 +291,7 @@ class MemberWriter:
             return MemberColumn(key, self.json(output))
         aggregate = aggregate_in(output.expression) if isinstance(output, Value) else None
         if aggregate is not None and self.spread and isinstance(output, Value):
-            operand = aggregate.expression  # None for count(*).  A constant is counted instead.
+            operand = aggregate.expression  # None for count(*). A constant is counted instead.
             sql = "true" if operand is None else expression_sql(self.writer, operand, self.row)
             return MemberColumn(key, (sql,), hoisted=with_operand(output.expression, OPERAND))
         sql = self.column(output)
@@ -310,12 +305,12 @@ class MemberWriter:
         return output.sql(self.writer, self.row)
 
     def _may_join(self, one: One) -> bool:
-        """Whether to join a related row.  If its table is small, this is faster than a query per row.
+        """Whether to join a related row. If its table is small, a join is faster than a query per row.
 
-        PostgreSQL would scan a small table for each row instead of using its index.  It may scan a large
-        table as a whole for a join although a page needs few of its rows, while a query per row uses the
-        index.  Measured: 1,000 rows with one of 100 take 1.5 ms joined, 7.5 ms not joined; 100 rows with one
-        of 10,000 take 1.6 ms and 0.4 ms.
+        In a query per row, PostgreSQL would scan a small table each time instead of using its index. For a
+        join with a large table, it may scan the whole table although a page needs few of its rows. In a query
+        per row, it uses the index. Measured: 1,000 rows that refer to 100 others take 1.5 ms with a join and
+        7.5 ms without. 100 rows that refer to 10,000 others take 1.6 ms with a join and 0.4 ms without.
         """
         record = as_record(one.output)
         single = _is_guaranteed_single(one.rows) and record is not None and not is_grouped(record)
@@ -394,8 +389,8 @@ class PageDialect(RowDialect):
     ) -> MemberWriter:
         """Return a writer for the members of a page's rows.
 
-        :param source: returns the row in the query that selects it.
-        :param many: whether there may be more than one row.
+        The second argument returns the row in the query that selects it. ``many`` is false if there is at
+        most one row.
         """
         page = Row(writer.alias(), rows.table, derived=True)
         return MemberWriter(writer, page, joining=many, columns=columns, grouped=grouped)

@@ -1,7 +1,7 @@
 """Statements under construction (aliases, slots, rows in scope), compiled statements and guards.
 
 A guard raises an error in PostgreSQL if a number of rows is out of bounds, so that the transaction is rolled
-back.  It casts a text to an integer, because that needs no function in the database.  PostgreSQL's error
+back. It casts a text to an integer, because that needs no function in the database. PostgreSQL's error
 message quotes the text with the reason and the number.
 """
 
@@ -30,8 +30,8 @@ MAX_PAGE_SIZES = 4
 MAX_SEMIJOINS = 8
 """Maximum number of EXISTS conditions in a statement that PostgreSQL may turn into joins.
 
-PostgreSQL considers every order of such joins, nested ones included.  Planning thirty of them takes longer
-than clients wait.  Further conditions are evaluated for each row.
+PostgreSQL considers every order of such joins, nested ones included. Planning thirty of them takes longer
+than clients wait. Further conditions are evaluated for each row.
 """
 
 
@@ -42,7 +42,7 @@ def qualified(item: Table | Function | Type | MediaHandler | QualifiedName) -> s
 class RowDialect:
     """The part of ``Dialect`` that determines how rows are read.
 
-    :cvar no_limit: clause that makes the database preserve the order of a subquery without a limit.
+    ``no_limit`` makes the database preserve the order of a subquery without a limit.
     """
 
     no_limit = ""
@@ -60,7 +60,7 @@ class Writer:
     Aliases are counted, so that equal algebra always yields the same text.
 
     :ivar input_checks: statements that only read the value of one parameter, ``$1``, in the same way as this
-        statement.  They show whether the value caused a failure.
+        statement. They show whether the value caused a failure.
     :ivar limits: indexes of the slots that limit a number of rows.
     :ivar volatile: whether the statement calls a volatile function, which sees the statement's own changes.
     """
@@ -100,10 +100,9 @@ class Writer:
         return qualified(function)
 
     def alias(self) -> str:
-        """Return a new quoted alias.
+        """Return a new quoted alias, different from all columns.
 
-        No column has such a name: PostgreSQL resolves a bare alias to the whole row only if no column is so
-        named.
+        PostgreSQL resolves a bare alias to the whole row only if no column has this name.
         """
         self._aliases += 1
         return quote_identifier(f"{ALIAS}{self._aliases}")
@@ -115,12 +114,11 @@ class Writer:
 
 
 class Row:
-    """A row in scope, and the columns of it that were referenced.
+    """A row in scope, and its referenced columns.
 
-    An inner query selects a page and an outer query builds the output of its rows.  The inner query selects
-    only the columns that the outer one referenced, because a role may lack privileges on the others.
+    An inner query selects a page and an outer query builds the output of its rows. The inner query selects
+    only the columns that the outer query referenced, because a role may lack privileges on the others.
 
-    :ivar table: table of the row, None if unknown.
     :ivar derived: whether the row comes from a subquery.
     :ivar value: SQL of the whole row as one composite value, unless it is derived.
     """
@@ -176,12 +174,9 @@ _PageSizes = tuple[str | None, ...]
 class Compiled:
     """A statement and the source of each slot's value.
 
-    PostgreSQL keeps replanning a prepared statement while it expects custom plans to be cheaper.  It does so
-    if the page size is a parameter, because it then assumes a tenth of the table.  Planning joins takes
-    longer than reading a page, so the page sizes in use are written into the statement.
-
-    :ivar input_checks: see ``Writer.input_checks``.
-    :ivar limits: see ``Writer.limits``.
+    PostgreSQL keeps replanning a prepared statement while it expects custom plans to be cheaper. It expects
+    this if the page size is a parameter, because it then assumes that a page is a tenth of the table.
+    Planning joins takes longer than reading a page, so the page sizes in use are written into the statement.
     """
 
     statement: Statement
@@ -221,7 +216,10 @@ def compiled(text: str, writer: Writer) -> Compiled:
         for check, parameter in writer.input_checks
     )
     return Compiled(
-        Statement(text, tuple(writer.types)), tuple(writer.sources), input_checks, tuple(writer.limits)
+        Statement(text, tuple(writer.types), shareable=not writer.volatile),
+        tuple(writer.sources),
+        input_checks,
+        tuple(writer.limits),
     )
 
 
@@ -233,10 +231,9 @@ _RAISED = re.compile(f"{ERROR_MARKER}([^~]+)~([0-9]{{1,9}})~([0-9]{{1,19}})(?![0
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A bound for a number of rows.
+    """A bound for a number of rows: at most a ``bigint`` parameter, or exactly one row.
 
-    :ivar reason: error reason.  It must not contain ``~``.
-    :ivar at_most: a ``bigint`` parameter, or None to require exactly one row.
+    The reason must not contain ``~``.
     """
 
     reason: str
@@ -252,11 +249,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A guard's error.
-
-    :ivar index: index of the mutation within its request.
-    :ivar number: the number that is out of bounds.
-    """
+    """A guard's error, with the index of the mutation and the number that is out of bounds."""
 
     reason: str
     index: int
@@ -264,7 +257,10 @@ class Violation:
 
 
 def raise_sql(reason: str, number: str, index: int = 0) -> str:
-    """Return SQL of type ``int`` that raises.  It depends on the number, so that planning does not raise."""
+    """Return SQL of type ``int`` that raises an error.
+
+    The SQL depends on ``number``, so that the planner does not evaluate it.
+    """
     return f"({quote_literal(f'{ERROR_MARKER}{reason}~{index}~')} {CONCATENATE} {number})::int"
 
 

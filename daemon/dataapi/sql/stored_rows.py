@@ -1,7 +1,7 @@
 """Rows that one statement of a transaction stores in a setting for a later statement.
 
 All parts of a statement see the database as it was before the statement, and a volatile function is called at
-each reference.  A later statement sees the written rows and those related to them.
+each reference. A later statement sees the written rows and those related to them.
 """
 
 from __future__ import annotations

@@ -17,11 +17,9 @@ from dataapi.telemetry.log_record import LogRecord
 PRIORITIES: Mapping[str, int] = MappingProxyType(
     {"critical": 2, "error": 3, "warn": 4, "info": 6, "debug": 7}
 )
-"""syslog priorities by log level."""
 
 
 SOCKET = "/run/systemd/journal/socket"
-"""The journal's socket for its native protocol."""
 
 IDENTIFIER = "dataapi"
 

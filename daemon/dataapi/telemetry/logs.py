@@ -27,10 +27,8 @@ from dataapi.telemetry.journal import SOCKET, as_entry, with_priority
 from dataapi.telemetry.log_record import LogRecord
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""ID of the request that the running code handles."""
 
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
-"""ID of the trace that the request belongs to."""
 
 _HIDDEN = "***"
 _SECRETS = (
@@ -84,7 +82,7 @@ def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str
         name: value
         for name, value in event.items()
         if not name.startswith(("log_", "_")) and name != "request_id" and name not in _LEGACY
-        # A field that is the whole message would only repeat it.
+        # If a field is the whole message, it would only repeat the message.
         if event.get("log_format") != f"{{{name}}}"
     }
     return LogRecord(
@@ -127,7 +125,7 @@ def as_json(record: LogRecord) -> str:
         line.setdefault(name, value)
     if record.traceback is not None:
         line["traceback"] = record.traceback
-    # These characters occur only inside strings, and JSON allows to escape them there.
+    # These characters occur only in strings, in which JSON allows escapes.
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
@@ -148,7 +146,6 @@ def _visible(text: str) -> str:
 
 
 FORMATS: Mapping[str, Callable[[LogRecord], str]] = {"json": as_json, "text": as_text}
-"""Formatters by value of ``log-format``."""
 
 
 @implementer(ILogObserver)
@@ -199,10 +196,9 @@ class LineObserver:
 def line_observer(
     settings: Settings, write: Callable[[str], object], *, journal: bool = False, **fields: object
 ) -> LineObserver:
-    """Return the log observer for a configuration.
+    """Return the log observer for a configuration, with ``fields`` in every record.
 
     :param journal: whether systemd's journal reads the lines.
-    :param fields: fields to add to every record, such as the worker's number.
     """
     form = FORMATS[settings.log_format]
     return LineObserver(

@@ -45,7 +45,7 @@ DURATIONS = (
 class Metric:
     """A metric family: a histogram, a counter (if its name ends in ``_total``) or a gauge.
 
-    :ivar merge: combines the values of two workers.
+    ``merge`` combines the values of two workers.
     """
 
     help: str
@@ -87,6 +87,11 @@ FAMILIES: Mapping[str, Metric] = {
     ),
     "dataapi_pool_connects_total": Metric("Database connections opened.", ("project",)),
     "dataapi_pool_cancels_total": Metric("Statements cancelled because the request ended.", ("project",)),
+    "dataapi_lane_messages_total": Metric(
+        "Messages on shared database connections, by outcome: shared, or returned to their own connection.",
+        ("project", "outcome"),
+    ),
+    "dataapi_lane_in_progress": Metric("Messages in progress on shared database connections.", ("project",)),
     "dataapi_replica_available": Metric(
         "1 if the replica accepts reads, else 0.", ("project", "server"), min
     ),
@@ -104,6 +109,7 @@ FAMILIES: Mapping[str, Metric] = {
         "Reads sent to the primary because no replica was available.", ("project",)
     ),
     "dataapi_live_subscribers": Metric("Open live queries.", ("project",)),
+    "dataapi_live_connections": Metric("Open WebSocket connections.", ("project",)),
     "dataapi_live_cohorts": Metric("Groups of live queries that share a result.", ("project",)),
     "dataapi_live_looks_total": Metric("Polls for changes in the database.", ("project",)),
     "dataapi_live_polls_total": Metric(
@@ -116,6 +122,9 @@ FAMILIES: Mapping[str, Metric] = {
     ),
     "dataapi_live_lag_seconds": Metric(
         "Seconds that the oldest pending live query has waited to run again.", ("project",), max
+    ),
+    "dataapi_mcp_calls_total": Metric(
+        "Tool calls of agents, by outcome: succeeded or failed.", ("project", "tool", "outcome")
     ),
     "dataapi_catalog_generation": Metric("Generation of the current catalog.", ("project",), min),
     "dataapi_catalog_loads_total": Metric("Catalog loads, by outcome.", ("project", "outcome")),
@@ -151,6 +160,9 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_webhooks_first_attempt_seconds": Metric(
         "Seconds from an event to its first attempt.", histogram=True
     ),
+    "dataapi_webhooks_rejected_total": Metric(
+        "Inputs of event sources that could not be published, by source and reason.", ("source", "reason")
+    ),
     "dataapi_process_cpu_seconds_total": Metric("Processor time of the serving processes, in seconds."),
     "dataapi_process_resident_memory_bytes": Metric("Resident memory of the serving processes, in bytes."),
     "dataapi_event_loop_delay_seconds": Metric(
@@ -172,20 +184,20 @@ FAMILIES: Mapping[str, Metric] = {
     "pgrst_db_pool_waiting": Metric("Same as dataapi_pool_waiting, under PostgREST's name."),
     "pgrst_db_pool_timeouts_total": Metric("Same as dataapi_pool_timeouts_total, under PostgREST's name."),
     "pgrst_jwt_cache_requests_total": Metric(
-        "dataapi_cache_lookups_total of tokens, under PostgREST's name."
+        "Same as dataapi_cache_lookups_total for verified tokens, under PostgREST's name."
     ),
     "pgrst_jwt_cache_hits_total": Metric(
-        "Hits of dataapi_cache_lookups_total of tokens, under PostgREST's name."
+        "Same as dataapi_cache_lookups_total for hits of verified tokens, under PostgREST's name."
     ),
     "pgrst_jwt_cache_evictions_total": Metric(
-        "dataapi_cache_evictions_total of tokens, under PostgREST's name."
+        "Same as dataapi_cache_evictions_total for verified tokens, under PostgREST's name."
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts per bucket of ``DURATIONS`` plus one for longer times (not cumulative), and the sum."""
+    """Counts per bucket (not cumulative), and the sum. The last bucket is for times beyond ``DURATIONS``."""
 
     buckets: tuple[int, ...]
     total: float
@@ -237,7 +249,7 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def counted(snapshot: Snapshot) -> Snapshot:
-    """Return the counters and histograms. They must remain in the totals after their worker exits."""
+    """Return the counters and histograms. They must remain in the totals after their worker has ended."""
     return {
         name: series
         for name, series in snapshot.items()

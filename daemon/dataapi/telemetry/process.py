@@ -19,7 +19,7 @@ _PAGES = Path("/proc/self/statm")
 
 
 class ProcessMetrics:
-    """Metrics of one process. Those of several workers are summed."""
+    """Metrics of one process. The metrics of several workers are summed."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock

@@ -15,10 +15,9 @@ Changes = Literal["notified", "polled", "on request"]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """Whether a replica is available for reads.
+    """Whether a replica is available for reads, and the reason if it is not.
 
     :ivar lag: replication lag in seconds, or None if unknown.
-    :ivar reason: why it is unavailable, or None.
     """
 
     server: str
@@ -51,9 +50,7 @@ class ProjectState:
     :ivar fault: why its settings cannot work with this database, or None.
     :ivar changes: how schema changes are detected: by notifications, by polling if notifications are not
         possible (as on a standby), or only on request.
-    :ivar standby: whether the database is a read-only standby.
     :ivar replicas: servers of ``db-read-uri``. If there are none, the primary serves reads.
-    :ivar live: state of live queries, or None if they are disabled.
     """
 
     ref: str
@@ -101,7 +98,6 @@ class DaemonState:
     :ivar starting: whether the daemon does not accept requests yet.
     :ivar draining: whether the daemon is stopping and should get no more requests.
     :ivar workers: number of processes that accept requests.
-    :ivar webhooks: state of webhooks, or None if they are disabled.
     :ivar stuck: numbers of the worker processes that do not respond.
     :ivar requires_all: whether all projects have to be ready, instead of any.
     """
@@ -142,7 +138,7 @@ class DaemonState:
         return "; ".join([status, *problems])
 
     def for_projects(self, refs: Collection[str]) -> DaemonState:
-        """Return the state of these projects, all of which have to be ready.
+        """Return the daemon's state, restricted to these projects. It is ready only if all of them are.
 
         :raises KeyError: if a project does not exist.
         """

@@ -41,7 +41,6 @@ class Summary(NamedTuple):
 
     :ivar role: role of the caller, "" before authentication.
     :ivar subject: ``sub`` of the caller's token, or "".
-    :ivar operation: name of the GraphQL operation, or "".
     :ivar queued: seconds spent waiting for a database connection.
     :ivar database: seconds spent on round trips to the database.
     :ivar sqlstate: SQLSTATE of the last statements if they failed, else "".
@@ -84,7 +83,7 @@ MAX_SERIES = 1000
 
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-"""Clients can invent methods, so all others are counted together."""
+"""Methods that are counted separately. Clients can invent methods, so all others are counted together."""
 
 
 _MAX_PENDING = 256
@@ -96,7 +95,7 @@ class _Times:
     __slots__ = ("_histograms", "daemon", "database", "duration", "queue")
 
     def __init__(self) -> None:
-        # Lists of numbers only: the garbage collector would have to traverse other objects.
+        # The lists contain only numbers, because the garbage collector would have to traverse other objects.
         self.duration: list[float] = []
         self.queue: list[float] = []
         self.database: list[float] = []
@@ -121,8 +120,7 @@ class RequestMetrics:
     def observe(self, completed: CompletedRequest, queued: float = 0.0, database: float = 0.0) -> None:
         """Count a completed request. Optimized, because it runs for every request.
 
-        :param queued: seconds spent waiting for a connection.
-        :param database: seconds spent on round trips to the database.
+        ``queued`` and ``database`` are the seconds spent waiting for a connection and for round trips.
         """
         area, request, status, seconds, _, _, code, _, _ = completed
         series = (area, request.method, request.context.route, status, code)
@@ -185,8 +183,6 @@ def request_observer(
     """Return a function that counts completed requests and logs them according to the level.
 
     :param subjects: whether to log the ``sub`` of the caller's token.
-    :param slow: collects slow requests.
-    :param trace: creates the spans of a request.
     """
     lowest = LOWEST_STATUS[level]
     lowest_error = 0 if lowest <= LOWEST_STATUS["warn"] else lowest

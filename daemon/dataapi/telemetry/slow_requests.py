@@ -10,17 +10,14 @@ SLOW = 0.5
 MAX_REQUESTS = 100
 """Maximum number of slow requests stored per project."""
 RETENTION = 900.0
-"""Seconds for which slow requests are stored."""
+"""Retention of slow requests, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlowRequest:
-    """A slow request.
+    """A slow request. Times are in seconds. ``at`` is when it was completed, in Unix seconds.
 
-    :ivar at: when it was completed, in Unix seconds.
-    :ivar operation: name of the GraphQL operation, or "".
-    :ivar queued: seconds spent waiting for a connection.
-    :ivar database: seconds spent on round trips to the database.
+    ``queued`` was spent waiting for a connection, ``database`` on round trips to the database.
     """
 
     id: str

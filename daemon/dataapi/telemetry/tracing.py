@@ -57,7 +57,7 @@ class Tracing:
             self._log_failure()
 
     def _request(self, completed: CompletedRequest, summary: Summary) -> None:
-        request, (route, traceparent, _) = completed.request, completed.request.context
+        request, (route, traceparent, *_) = completed.request, completed.request.context
         now = time_ns()
         offset = now - round(perf_counter() * 1e9)
         attributes: dict[str, str | int] = {
@@ -70,7 +70,8 @@ class Tracing:
             "http.route": route,
             "error.type": completed.code,
             "dataapi.role": summary.role,
-            "graphql.operation.name": summary.operation,
+            # OpenTelemetry's names of a GraphQL operation and of an agent's tool.
+            "gen_ai.tool.name" if completed.area == "mcp" else "graphql.operation.name": summary.operation,
         }
         attributes.update((name, value) for name, value in known.items() if value)
         span = self._tracer.start_span(
@@ -117,7 +118,7 @@ class Tracing:
     async def stop(self, reactor: Any) -> None:
         """Export the remaining spans, for at most ``STOP_TIMEOUT`` seconds.
 
-        It runs in its own thread, because the reactor waits for all threads of its pool when it stops.
+        The export runs in its own thread, because a stopping reactor waits for all threads of its pool.
         """
         stopped: Deferred[None] = Deferred()
 
@@ -135,7 +136,7 @@ class Tracing:
             _log.warn("the collector did not accept the last spans within {seconds} s", seconds=STOP_TIMEOUT)
 
     def _log_failure(self) -> None:
-        # Only the first time: every request would log the same failure.
+        # Log only the first failure, because every request would log the same one.
         if not self._failed:
             self._failed = True
             _log.failure("cannot create a span; further failures are not logged")

@@ -17,7 +17,6 @@ _SEE_LOG = "see the log, or /ready on the admin listener"
 class WorkersState:
     """Numbers of the daemon's worker processes.
 
-    :ivar own: number of this worker.
     :ivar configured: how many workers the configuration requests.
     :ivar serving: workers that accept requests and respond to their parent.
     :ivar stuck: workers that do not respond to their parent.
@@ -50,7 +49,7 @@ def _no_webhooks() -> WebhooksState | None:
 class Vitals:
     """State of one process.
 
-    :ivar webhooks: returns the state of webhooks, or None if they are disabled.
+    :ivar webhooks: returns None if webhooks are disabled.
     :ivar workers: last report of the parent process, or None if the daemon is a single process.
     """
 

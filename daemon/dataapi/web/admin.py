@@ -1,6 +1,6 @@
 """The admin listener, which must not be public: probes, metrics, catalogs, version, and ``POST /reload``.
 
-A Klein application on twisted.web. It gets few requests, so speed matters little.
+The listener is a Klein application on twisted.web. It receives few requests, so its speed matters little.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from socket import gethostname
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from klein import Klein, Response
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import Request
@@ -24,9 +25,6 @@ from dataapi.telemetry.postgrest_metrics import postgrest_metrics
 from dataapi.telemetry.readiness import DaemonControl, Reloaded
 from dataapi.telemetry.version import installed_version, version_row
 from dataapi.web.origins import is_loopback, is_of_another_origin, is_of_another_site, may_be_rebound
-
-if TYPE_CHECKING:
-    from klein import Klein, Response
 
 _log = Logger(namespace="dataapi.admin")
 _CHECKED = ("host", "origin", "sec-fetch-site")
@@ -45,13 +43,6 @@ Handler = Callable[[Request], Awaitable[Reply]]
 def make_admin_app(
     operated: DaemonControl, reload: Callable[[], Awaitable[Reloaded]], settings: Callable[[], Settings]
 ) -> Klein:
-    """Return the admin application.
-
-    :param reload: reloads the configuration and the catalogs.
-    :param settings: returns the current settings.
-    """
-    from klein import Klein  # noqa: PLC0415 - a slow import would delay the start
-
     app, version = Klein(), installed_version()
     paths: list[str] = []
 
@@ -60,7 +51,7 @@ def make_admin_app(
             async def respond(request: Request) -> Response:
                 return _response(_reject_foreign(request) or await handler(request))
 
-            respond.__name__ = path  # Klein knows routes by their handlers' names
+            respond.__name__ = path  # Klein identifies routes by the names of their handlers
             cast("Any", app.route(path, methods=[method]))(respond)
             paths.append(path)
             return handler
@@ -120,8 +111,6 @@ def make_admin_app(
 
 
 def _response(reply: Reply) -> Response:
-    from klein import Response  # noqa: PLC0415 - as above
-
     headers: dict[str | bytes, bytes | Sequence[str | bytes]]
     headers = {name: value.encode() for name, value in reply.headers}
     headers["Content-Length"] = b"%d" % len(reply.body)
@@ -139,8 +128,8 @@ def _unmatched(request: Request, error: BaseException | None, paths: Sequence[st
 def _reject_foreign(request: Request) -> Reply | None:
     """Return the response to a request that may come from a page of another site, or None.
 
-    Such a page can point its own name to this machine (DNS rebinding), where the listener is by default.
-    Clients on other machines may use any name.
+    Another site can point its own name to this machine (DNS rebinding), so requests from this machine must
+    use one of the machine's own names. Clients on other machines may use any name.
     """
     headers = {
         name: request.getHeader(name) or "" for name in _CHECKED if request.requestHeaders.hasHeader(name)
@@ -154,13 +143,11 @@ def _reject_foreign(request: Request) -> Reply | None:
         message = f"unknown Host {host}: use an IP address, localhost or the name of this machine"
         return _json(403, {"message": message})
     if request.method == b"POST" and (is_of_another_site(headers) or is_of_another_origin(headers)):
-        return _json(403, {"message": "requests of pages of other sites are not allowed"})
+        return _json(403, {"message": "requests from pages of other sites are not allowed"})
     return None
 
 
 class _AdminSite(Site):
-    """A site without twisted.web's access log."""
-
     noisy = False
 
     def getResourceFor(self, request: Any) -> Any:  # noqa: N802 - twisted's name
@@ -178,10 +165,5 @@ def make_admin_site(
     reload: Callable[[], Awaitable[Reloaded]],
     settings: Callable[[], Settings],
 ) -> Site:
-    """Return the factory of the admin listener.
-
-    :param reload: reloads the configuration and the catalogs.
-    :param settings: returns the current settings.
-    """
     app = make_admin_app(operated, reload, settings)
     return _AdminSite(app.resource(), parsePOSTFormSubmission=False, reactor=reactor)

@@ -1,107 +1,112 @@
 """Assembles the HTTP interface: the APIs of a project, the routes, and the site.
 
-Importing this module imports both APIs and the HTTP server. This takes about as long as reading the catalog
-of a database with a thousand tables, so both are done concurrently at start.
+Importing an API takes about as long as reading the catalog of a database with a thousand tables. Each API is
+therefore imported when its first request arrives.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any
-
-from klein import Klein
+from typing import TYPE_CHECKING, Any
 
 from dataapi.auth.authenticator import Authenticator, without_api_key
+from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import MultiMessageRunner
 from dataapi.catalog.watcher import CatalogWatcher
+from dataapi.concurrency.on_demand import OnDemand
 from dataapi.concurrency.tasks import WorkerThread
-from dataapi.graphql import transport
 from dataapi.graphql.document_store import DocumentFolder
-from dataapi.graphql.engine import Engine
+from dataapi.graphql.transport import wants_page
 from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request, StageEnd
+from dataapi.live.cohort import LiveProtocols
 from dataapi.live.events import wants_events
-from dataapi.live.protocols import live_graphql, live_rest
 from dataapi.live.queries import LiveQueries
-from dataapi.rest.handler import RestHandler
 from dataapi.settings import Project, Settings
-from dataapi.web import portal
-from dataapi.web.console import routes as console
 from dataapi.web.console.access import may_open
-from dataapi.web.console.data import ProjectData
-from dataapi.web.families import GRAPHQL, REST, ProtocolFamily, family_of
+from dataapi.web.families import GRAPHQL, REST, ProtocolFamily
 from dataapi.web.pipeline import Observe, Pipeline
-from dataapi.web.routing import Backend, Backends, Route, Routes, WebhooksApi, no_route, route
+from dataapi.web.routing import (
+    Backend,
+    Backends,
+    ConsoleData,
+    DeclaredRoutes,
+    DirectRoute,
+    Routes,
+    WebhooksApi,
+)
 from dataapi.web.server.site import ApiSite
-from dataapi.webhooks.management.api import BY_PATH
+
+if TYPE_CHECKING:
+    from dataapi.graphql.engine import Engine
+    from dataapi.live.protocols import Handle
+    from dataapi.mcp.server import ToolServer
+    from dataapi.rest.handler import RestHandler
 
 
-def make_app(webhooks: WebhooksApi | None = None, *, receivers: bool = True) -> Klein:
-    """Return an application with all routes.
+async def _graphql(backend: Backend, request: Request) -> Reply:
+    if request.method != "POST":
+        if backend.live is not None and "upgrade" in request.headers:
+            from dataapi.web import websocket  # noqa: PLC0415 - few clients use WebSockets
 
-    :param receivers: whether the console offers test receivers for deliveries.
-    """
-    app = Klein()
+            if websocket.is_requested(request):
+                return websocket.upgrade(backend, backend.live, request)
+        if wants_page(request) and may_open(backend.project, request):
+            from dataapi.web.console import routes as console  # noqa: PLC0415 - only if it is opened
 
-    @route(app, "/")
-    async def start_page(backend: Backend, request: Request) -> Reply:
-        if not _wants_console(backend, request):
-            raise no_route(Route("/", family_of("/"), None, {}))
-        return console.redirect("")
-
-    @route(app, "/graphql/v1")
-    async def graphql(backend: Backend, request: Request) -> Reply:
-        if request.method != "POST" and _wants_console(backend, request):
             return console.redirect("/graphql")
-        if backend.live is not None and wants_events(request):
-            return await backend.live.subscribe(request, backend.live.graphql)
-        caller = await backend.authenticator.authenticate(request)
-        request.context.report(StageEnd("jwt", time.perf_counter()))
-        return await backend.graphql.handle(request, caller)
-
-    # The route for functions exists only to label metrics and traces.
-    @route(app, "/rest/v1")
-    @route(app, "/rest/v1/<path:_resource>")
-    @route(app, "/rest/v1/rpc/<_function>")
-    async def rest(backend: Backend, request: Request, _resource: str = "", _function: str = "") -> Reply:
-        if backend.live is not None and request.method == "GET" and wants_events(request):
-            return await backend.live.subscribe(request, backend.live.rest)
-        caller = await backend.authenticator.authenticate(request)
-        request.context.report(StageEnd("jwt", time.perf_counter()))
-        if "apikey=" in request.query:
-            request = without_api_key(request)
-        return await backend.rest.handle(request, caller)
-
-    console.declare(app, webhooks, receivers=receivers)
-    if webhooks is not None:
-        portal.declare(app, webhooks)
-        for path in BY_PATH:
-            _declare_operations(app, path, webhooks)
-    return app
+    if backend.live is not None and wants_events(request):
+        return await backend.live.subscribe(request, (await backend.live.protocols.get()).graphql)
+    caller = await backend.authenticator.authenticate(request)
+    request.context.report(StageEnd("jwt", time.perf_counter()))
+    return await backend.graphql.handle(request, caller)
 
 
-def _wants_console(backend: Backend, request: Request) -> bool:
-    return transport.wants_page(request) and may_open(backend.project, request)
+async def _rest(backend: Backend, request: Request) -> Reply:
+    if backend.live is not None and request.method == "GET" and wants_events(request):
+        return await backend.live.subscribe(request, (await backend.live.protocols.get()).rest)
+    caller = await backend.authenticator.authenticate(request)
+    request.context.report(StageEnd("jwt", time.perf_counter()))
+    if "apikey=" in request.query:
+        request = without_api_key(request)
+    return await backend.rest.handle(request, caller)
 
 
-def _declare_operations(app: Klein, path: str, webhooks: WebhooksApi) -> None:
-    async def operate(_backend: Backend | None, request: Request, **parameters: Any) -> Reply:
-        return await webhooks.handle(request, path, parameters)
-
-    operate.__name__ = path  # Klein knows routes by their handlers' names
-    route(app, path.replace("{", "<").replace("}", ">"))(operate)
+# The route for functions exists only to label metrics and traces.
+API_ROUTES = (
+    DirectRoute("/graphql/v1", _graphql),
+    DirectRoute("/rest/v1/rpc/<_function>", _rest),
+    DirectRoute("/rest/v1/<path:_resource>", _rest),
+    DirectRoute("/rest/v1", _rest),
+)
 
 
 def _error_body(family: ProtocolFamily, project: Project, error: ApiError, request: Request) -> bytes:
     return family.render_error(error, request, project.client_error_verbosity).body
 
 
+class ApiOnDemand:
+    """An API that is imported, in a thread, when its first request arrives.
+
+    From the second request on, ``handle`` is the method of the API itself.
+    """
+
+    def __init__(self, api: OnDemand[Any]) -> None:
+        self._api = api
+        self.handle: Callable[[Request, Caller], Coroutine[Any, Any, Reply]] = self._handle_first
+
+    async def _handle_first(self, request: Request, caller: Caller) -> Reply:
+        self.handle = (await self._api.get()).handle
+        return await self.handle(request, caller)
+
+
 class ProjectApis:
-    """Both APIs of a project, its persisted documents, and the backend for the routes.
+    """The GraphQL and REST APIs of a project, its persisted documents, and the backend for the routes.
 
     :param live: creates the live queries, or None if they are disabled.
+    :param tools: creates the tools of agents from the handler of REST requests, or None if they are disabled.
     """
 
     def __init__(
@@ -110,32 +115,69 @@ class ProjectApis:
         runner: MultiMessageRunner,
         watcher: CatalogWatcher,
         authenticator: Authenticator,
-        data: ProjectData,
+        data: Callable[[], ConsoleData],
         live: Callable[..., LiveQueries] | None = None,
+        tools: Callable[[Handle], ToolServer] | None = None,
     ) -> None:
-        self.documents = folder = DocumentFolder(project.graphql_documents)
-        worker = WorkerThread()
-        self._engine = Engine(
-            project, runner, lambda: watcher.current, lambda: folder.documents, watcher.refresh, worker
+        self._project, self._runner, self._watcher = project, runner, watcher
+        self._authenticator = authenticator
+        self.documents = DocumentFolder(project.graphql_documents)
+        self._worker = WorkerThread()
+        self._engine, self._rest = OnDemand(self._make_engine), OnDemand(self._make_rest)
+        self.live = None if live is None else live(OnDemand(self._make_protocols))
+        rest = ApiOnDemand(self._rest)
+        self.tools = None if tools is None else tools(rest.handle)
+        self.backend = Backend(
+            project, authenticator, ApiOnDemand(self._engine), rest, data, self.live, self.tools
         )
-        self._rest = RestHandler(
-            project, runner, lambda: watcher.current, watcher.refresh, watcher.regrant, worker
+
+    def _make_engine(self) -> Engine:
+        from dataapi.graphql.engine import Engine  # noqa: PLC0415 - takes as long as the rest of the start
+
+        watcher = self._watcher
+        return Engine(
+            self._project,
+            self._runner,
+            lambda: watcher.current,
+            lambda: self.documents.documents,
+            watcher.refresh,
+            self._worker,
         )
-        self.live: LiveQueries | None = None
-        if live is not None:
-            rest = live_rest(authenticator, self._rest.handle, partial(_error_body, REST, project))
-            graphql = live_graphql(authenticator, self._engine, partial(_error_body, GRAPHQL, project))
-            self.live = live(rest, graphql)
-        self.backend = Backend(project, authenticator, self._engine, self._rest, data, self.live)
+
+    def _make_rest(self) -> RestHandler:
+        from dataapi.rest.handler import RestHandler  # noqa: PLC0415 - as above
+
+        watcher = self._watcher
+        return RestHandler(
+            self._project,
+            self._runner,
+            lambda: watcher.current,
+            watcher.refresh,
+            watcher.regrant,
+            self._worker,
+        )
+
+    def _make_protocols(self) -> LiveProtocols:
+        from dataapi.live.protocols import live_graphql, live_rest, live_websocket  # noqa: PLC0415 - as above
+
+        project = self._project
+        rest = live_rest(
+            self._authenticator, self._rest.created().handle, partial(_error_body, REST, project)
+        )
+        parts = self._authenticator, self._engine.created(), partial(_error_body, GRAPHQL, project)
+        return LiveProtocols(rest, live_graphql(*parts), live_websocket(*parts))
 
     @property
     def requests(self) -> int:
-        return self._engine.requests + self._rest.requests
+        return sum(api.value.requests for api in (self._engine, self._rest) if api.value is not None)
 
     @property
     def plan_lookups(self) -> tuple[int, int]:
-        engine, figures = self._engine, self._rest.figures
-        return engine.hits + figures.hits, engine.misses + figures.misses
+        engine, rest = self._engine.value, self._rest.value
+        hits, misses = (0, 0) if engine is None else (engine.hits, engine.misses)
+        if rest is not None:
+            hits, misses = hits + rest.figures.hits, misses + rest.figures.misses
+        return hits, misses
 
 
 def make_site(
@@ -152,12 +194,18 @@ def make_site(
     """Return the protocol factory of the public sockets.
 
     :param observe: called after every request, for logs and metrics.
-    :param webhooks: the management API, or None if its paths should not exist.
-    :param receivers: whether the console offers test receivers. They work only if there is a single process.
+    :param webhooks: the management API of webhooks, or None if its paths should not exist.
+    :param receivers: whether the console offers test receivers. Test receivers require a single process.
     :param now: returns Unix seconds, for the ``Date`` header.
     :param ids: request ids for requests without one (default: unique in this process).
-    :param settings: limits of connections and bodies.
     """
-    routes = Routes(make_app(webhooks, receivers=receivers))
+
+    def load() -> DeclaredRoutes:
+        from dataapi.web.klein_routes import KleinRoutes  # noqa: PLC0415 - takes a tenth of the start
+        from dataapi.web.routes import make_app  # noqa: PLC0415
+
+        return KleinRoutes(make_app(API_ROUTES, webhooks, receivers=receivers, mcp=settings.mcp))
+
+    routes = Routes(API_ROUTES, load)
     pipeline = Pipeline(routes, Backends(backends), observe, time.perf_counter, now, ids)
     return ApiSite(pipeline, reactor, settings)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from importlib.abc import Traversable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from twisted.internet.threads import deferToThread
 
@@ -30,17 +30,17 @@ _SAFE = (
 )
 _UNFRAMED = (("Content-Security-Policy", f"{_POLICY}'none'"), ("X-Frame-Options", "DENY"))
 _IMMUTABLE = ("Cache-Control", "public, max-age=31536000, immutable")
-"""Safe because the name of a file contains a hash of its content."""
+"""Header that lets caches store a file forever.
+
+The name of a file contains a hash of its content, so a changed file has another name.
+"""
 
 _ENCODINGS = {"br": ".br", "gzip": ".gz", "identity": ".gz"}
-"""Suffix of the stored file for each encoding, the best first."""
+"""Suffix of the stored file by content coding. The preferred coding is first."""
 
 
 class Assets:
-    """The files of a package. Each is read in a thread when it is first requested.
-
-    :param page: name of the HTML page.
-    """
+    """The files of a package. Each is read in a thread when it is first requested."""
 
     def __init__(self, package: str, page: str = "index.html") -> None:
         self._folder = files(package) / "assets"
@@ -50,10 +50,7 @@ class Assets:
         self._names: frozenset[str] = frozenset()
 
     async def page(self, framing: Sequence[str] = ()) -> Reply:
-        """Return the HTML page.
-
-        :param framing: origins that may embed the page in a frame (default: none).
-        """
+        """Return the HTML page. ``framing`` are the origins that may embed it in a frame (default: none)."""
         if self._html is None:
             self._html = await deferToThread((self._folder / self._page).read_bytes)
         framed = (("Content-Security-Policy", _POLICY + " ".join(framing)),) if framing else _UNFRAMED

@@ -1,7 +1,7 @@
 """Cross-origin requests: requests that browsers may send, and response headers that scripts may read.
 
-All origins may call by default. This is safe because no caller is authenticated by a cookie. Clients use
-these header names (docs/reference/rest.md, CORS).
+By default, scripts of all origins may call the APIs. This is safe because the daemon never
+authenticates a caller by a cookie. See docs/reference/rest.md, CORS, for the headers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from dataapi.http.messages import Reply, Request
 
 _MAX_AGE = "86400"
-"""Seconds for which a browser may cache a preflight (PostgREST's value)."""
+"""Maximum cache time of a preflight response, in seconds, as in PostgREST."""
 
 _ACCEPTED = (
     *("apikey", "authorization", "prefer", "accept-profile", "content-profile", "x-client-info"),
     *("content-type", "range", "range-unit", "accept", "x-retry-count", "x-request-id"),
-    *("traceparent", "tracestate", "baggage", "dataapi-lsn"),
+    *("traceparent", "tracestate", "baggage", "dataapi-lsn", "if-match", "if-none-match"),
 )
 _EXPOSED = (
-    "Content-Encoding, Content-Location, Content-Range, Content-Type, Dataapi-LSN, Date, Location, "
-    "Preference-Applied, Proxy-Status, Range-Unit, Retry-After, Server, Transfer-Encoding, WWW-Authenticate, "
-    "X-Request-Id"
+    "Content-Encoding, Content-Location, Content-Range, Content-Type, Dataapi-LSN, Date, ETag, "
+    "Location, Preference-Applied, Proxy-Status, Range-Unit, Retry-After, Server, Transfer-Encoding, "
+    "WWW-Authenticate, X-Request-Id"
 )
 Headers = tuple[tuple[str, str], ...]
 
@@ -30,13 +30,13 @@ _NAME = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}")
 
 _READABLE = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", _EXPOSED))
 _VARIES = (("Vary", "Origin"),)
-"""Makes caches store a response for each origin. It is added to the response's own ``Vary``."""
+"""Makes caches store a separate response for each origin, in addition to the response's own ``Vary``."""
 
 
 def readable(request: Request, origins: Sequence[str]) -> Headers:
     """Return the headers that let the request's origin read the response, including errors.
 
-    :param origins: allowed origins (default: any).
+    If ``origins`` is empty, any origin may read it.
     """
     if not origins:
         return _READABLE
@@ -52,10 +52,6 @@ def readable(request: Request, origins: Sequence[str]) -> Headers:
 
 
 def preflight(request: Request, methods: Sequence[str], origins: Sequence[str] = ()) -> Reply | None:
-    """Return the response to a preflight request, or None if the request is not a preflight.
-
-    :param origins: allowed origins (default: any).
-    """
     headers = request.headers
     if request.method != "OPTIONS" or not {"origin", "access-control-request-method"} <= headers.keys():
         return None

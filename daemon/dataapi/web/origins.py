@@ -7,7 +7,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 _OWN = ("same-origin", "none")
-"""Values of ``Sec-Fetch-Site`` for requests without another site."""
+"""Values of ``Sec-Fetch-Site`` for requests from the same origin, or started by the user."""
 
 
 def is_of_another_site(headers: Mapping[str, str]) -> bool:
@@ -16,7 +16,6 @@ def is_of_another_site(headers: Mapping[str, str]) -> bool:
 
 
 def is_of_another_origin(headers: Mapping[str, str]) -> bool:
-    """Return whether the page that sent the request has another origin than the requested host."""
     origin = headers.get("origin")
     return origin is not None and origin.partition("://")[2] != headers.get("host")
 
@@ -33,9 +32,7 @@ def is_loopback_name(host: str) -> bool:
 
 
 def may_be_rebound(host: str, own_name: str) -> bool:
-    """Return whether a ``Host`` header is a foreign name, which its owner may have pointed here (DNS
-    rebinding).
-    """
+    """Return whether a ``Host`` header is a foreign name that may point to this machine (DNS rebinding)."""
     name = _name(host)
     return name not in ("localhost", own_name.lower()) and _address(name) is None
 

@@ -59,11 +59,9 @@ Observe = Callable[[CompletedRequest], object]
 
 
 class Deadlines:
-    """Cancels work that takes too long. All work has the same limit, so one timer suffices.
+    """Cancels work that takes too long. All work has the same limit (in seconds), so one timer suffices.
 
-    The timer keeps running after the last work has ended, because new work often follows. ``rest`` stops it.
-
-    :ivar limit: timeout in seconds.
+    The timer keeps running after all work has ended, because new work often follows. ``rest`` stops it.
     """
 
     def __init__(self, clock: IReactorTime, limit: float) -> None:
@@ -95,10 +93,7 @@ class Deadlines:
     async def with_timeouts(
         self, items: AsyncGenerator[T, None], late: Callable[[], Exception]
     ) -> AsyncGenerator[T, None]:
-        """Yield the items, with a separate timeout for each.
-
-        :param late: creates the exception to raise on timeout.
-        """
+        """Yield the items, with a separate timeout for each. ``late`` creates the exception to raise."""
         end_of_items = object()
         while True:
             step = Deferred.fromCoroutine(next_item(items, end_of_items))
@@ -158,10 +153,7 @@ class Pipeline:
         self._observe = observe
 
     def expect(self, received: ServerRequest, length: int | None) -> None:
-        """Check the head of a request before its body is received: reject it, or set the body limit.
-
-        :param length: size of the body in bytes, or None if unknown.
-        """
+        """Check the head of a request before its body is received: reject it, or set the body limit."""
         routed, error = self._route(received, b"")
         received.limit = routed.max_body
         decision = routed.refuse(error) if error else _early_response(routed, length or 0)
@@ -308,17 +300,15 @@ class Pipeline:
         peer = client = connection.peer
         if "x-forwarded-for" in headers:
             client = received.site.proxies.client(peer, headers["x-forwarded-for"])
-        request = Request(identifier, method, route.path, query, headers, body, peer, client, context)
+        request = Request(
+            identifier, method, route.path, query, headers, body, peer, client, context, connection.secure
+        )
         return RoutedRequest(route, request, backend, started, facts), error
 
     def _with_body(self, routed: RoutedRequest, body: bytes) -> RoutedRequest:
         return routed._replace(request=routed.request._replace(body=body), started=self._seconds())
 
     def _headers(self, routed: RoutedRequest, code: str) -> tuple[tuple[str, str], ...]:
-        """Return the headers that all responses have.
-
-        :param code: error code of the response, or "".
-        """
         request = routed.request
         project = None if routed.backend is None else routed.backend.project
         headers: tuple[tuple[str, str], ...] = (
@@ -377,7 +367,8 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
         assert route.handler is not None
         reply = await route.handler(backend, request, **route.arguments)
         if reply.stream is not None and request.method != "HEAD":
-            # The first piece is created early, while an error response is still possible.
+            # Create the first piece before the response begins, because afterwards an error response is
+            # impossible.
             return reply._replace(body=reply.body + await next_item(reply.stream, b""))
         return reply
     except ApiError as error:
@@ -392,7 +383,7 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
 
 
 def _early_response(routed: RoutedRequest, length: int) -> Reply | None:
-    """Return the response to a request with a body of this length, or None if a handler is needed."""
+    """Return the response to a request that needs no handler, or None. ``length`` is that of its body."""
     route, request, backend = routed.route, routed.request, routed.backend
     family = route.family
     if request.method == "OPTIONS" and family.shared:

@@ -1,7 +1,6 @@
 """Routing: the project for a host name, and the handler for a path.
 
-Routes are declared on a Klein application. Matched paths are cached, because Klein's URL map takes as long as
-the rest of a small request.
+Matched paths are cached, because Klein's URL map takes as long as the rest of a small request.
 """
 
 from __future__ import annotations
@@ -9,12 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import unwrap
-from typing import Any, NamedTuple, Protocol, cast
-
-from klein import Klein
-from werkzeug.exceptions import HTTPException
-from werkzeug.routing import RequestRedirect
+from typing import Any, NamedTuple, Protocol
 
 from dataapi.auth.authenticator import Authenticator
 from dataapi.auth.caller import Caller
@@ -32,15 +26,13 @@ _LONGEST_CACHED = 300
 
 _MAX_BODY_WITHOUT_PROJECT = 65_536
 
-_PART = re.compile(r"<(?:\w+:)?_?(\w+)>")
-
 Handler = Callable[..., Awaitable[Reply]]
 
 
 class ProjectApi(Protocol):
     """One protocol of one project."""
 
-    async def handle(self, http: Request, caller: Caller) -> Reply: ...
+    async def handle(self, http: Request, caller: Caller, /) -> Reply: ...
 
 
 class WebhooksApi(Protocol):
@@ -62,7 +54,7 @@ class WebhooksApi(Protocol):
 
 
 class ConsoleData(Protocol):
-    """The console's data about one project. All methods raise ``ApiError`` if the caller may not see it."""
+    """The console's data about one project. Methods raise ``ApiError`` if the caller may not see the data."""
 
     async def schema(self, request: Request, caller: Caller) -> bytes: ...
 
@@ -70,22 +62,22 @@ class ConsoleData(Protocol):
 
     async def documents(self, request: Request, caller: Caller) -> bytes: ...
 
+    async def advice(self, request: Request, caller: Caller) -> Sequence[Mapping[str, str]]: ...
+
     async def health(self, request: Request, caller: Caller) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A project that serves requests.
-
-    :ivar live: None if live queries are disabled.
-    """
+    """A project that serves requests. Live queries and tools may be disabled."""
 
     project: Project
     authenticator: Authenticator
     graphql: ProjectApi
     rest: ProjectApi
-    console: ConsoleData | None = None
+    console: Callable[[], ConsoleData] | None = None
     live: LiveQueries | None = None
+    tools: ProjectApi | None = None
 
 
 class Backends:
@@ -111,10 +103,9 @@ def _host_name(host: str) -> str:
 
 
 class Route(NamedTuple):
-    """A matched path.
+    """A matched path, with its template such as ``/rest/v1/{resource}``.
 
-    :ivar handler: None if no route matches.
-    :ivar form: path template such as ``/rest/v1/{resource}``, or "" if no route matches.
+    If no route matches, the handler is None and the template is "".
     """
 
     path: str
@@ -124,22 +115,51 @@ class Route(NamedTuple):
     form: str = ""
 
 
-def route(app: Klein, rule: str) -> Callable[[Handler], Handler]:
-    """Declare a handler. It is called with the backend, the request and the arguments of the rule."""
-    # By its types, Klein passes twisted.web's request to handlers.
-    return cast("Callable[[Handler], Handler]", app.route(rule, strict_slashes=False))
+_PARAMETER = re.compile(r"<(?P<path>path:)?_?(?P<name>\w+)>")
+
+
+class DirectRoute:
+    """A route that is matched without Klein's URL map. It is also declared in the map.
+
+    :ivar rule: Klein's rule. The parameters of the path are not passed to the handler.
+    :ivar form: path template, such as ``/rest/v1/{resource}``.
+    """
+
+    def __init__(self, rule: str, handler: Handler) -> None:
+        self.rule = rule
+        self.handler = handler
+        self.form = form_of(rule)
+        self._pattern = re.compile(_PARAMETER.sub(_pattern_of, rule) + "/?")
+
+    def matches(self, path: str) -> bool:
+        return self._pattern.fullmatch(path) is not None
+
+
+def form_of(rule: str) -> str:
+    return _PARAMETER.sub(r"{\g<name>}", rule)
+
+
+def _pattern_of(parameter: re.Match[str]) -> str:
+    return "[^/].*?" if parameter["path"] else "[^/]+"
+
+
+class DeclaredRoutes(Protocol):
+    """The routes that are declared on a Klein application."""
+
+    def find(self, path: str) -> Route | None: ...
 
 
 class Routes:
-    """The routes of an application."""
+    """The routes of a site.
 
-    def __init__(self, app: Klein) -> None:
-        app.url_map.merge_slashes = False
-        # Klein wraps the handlers for requests of twisted.web.
-        self._handlers: dict[str, Handler] = {
-            name: cast("Handler", unwrap(endpoint)) for name, endpoint in app.endpoints.items()
-        }
-        self._urls = app.url_map.bind("")
+    :param direct: the routes of the APIs, ordered from the most specific to the least specific.
+    :param load: imports Klein and returns all routes. Called for the first path that no direct route matches.
+    """
+
+    def __init__(self, direct: Sequence[DirectRoute], load: Callable[[], DeclaredRoutes]) -> None:
+        self._direct = direct
+        self._load = load
+        self._declared: DeclaredRoutes | None = None
         self._cache: dict[bytes, Route] = {}
 
     def find(self, raw: bytes) -> Route:
@@ -148,18 +168,22 @@ class Routes:
         if cached is not None:
             return cached
         path = querystring.path(raw.decode("latin-1"))
-        family = family_of(path)
-        try:
-            rule, arguments = self._urls.match(path, return_rule=True)
-        except (HTTPException, RequestRedirect):
-            return Route(path, family, None, {})
-        handler = self._handlers[str(rule.endpoint)]
-        match = Route(path, family, handler, dict(arguments), _PART.sub(r"{\1}", rule.rule))
+        match = self._match(path)
+        if match is None:
+            return Route(path, family_of(path), None, {})
         if len(raw) <= _LONGEST_CACHED:
             if len(self._cache) >= _MAX_CACHED:
                 self._cache.clear()
             self._cache[raw] = match
         return match
+
+    def _match(self, path: str) -> Route | None:
+        for each in self._direct:
+            if each.matches(path):
+                return Route(path, family_of(path), each.handler, {}, each.form)
+        if self._declared is None:
+            self._declared = self._load()
+        return self._declared.find(path)
 
 
 def no_route(route: Route) -> ApiError:
@@ -174,11 +198,9 @@ def no_route(route: Route) -> ApiError:
 
 
 class RoutedRequest(NamedTuple):
-    """A request with its route and its project.
+    """A request with its route, and its project if one serves the host.
 
-    :ivar backend: None if no project serves the host.
-    :ivar started: time when the last byte was read, in seconds.
-    :ivar facts: facts that the steps have reported so far.
+    ``started`` is when the last byte was read, in seconds.
     """
 
     route: Route
@@ -189,7 +211,7 @@ class RoutedRequest(NamedTuple):
 
     @property
     def max_body(self) -> int:
-        """Maximum size of the body in bytes: the lower limit of protocol and project."""
+        """Maximum size of the body in bytes: the lower one of the protocol's and the project's limit."""
         family = self.route.family.max_body
         if self.backend is None or not self.route.family.of_project:
             return _MAX_BODY_WITHOUT_PROJECT if family is None else family

@@ -70,9 +70,8 @@ def compile_schema(event_type: EventType) -> CompiledSchema:
 
 
 class Catalogue:
-    """Event types by name.
+    """Event types, sorted by name.
 
-    :ivar types: all types, sorted by name.
     :raises BadEventType: a type is invalid, a duplicate, or renders an unknown type.
     """
 
@@ -135,7 +134,7 @@ def sample_type(subscribed: Sequence[str], *, project: bool) -> str:
 def sample_payload(event_type: EventType, organization: str, project: str | None) -> dict[str, Any]:
     """Return the payload of a test event: the type's example, with the endpoint's scope.
 
-    :param project: the endpoint's project. None keeps the example's project.
+    An organization's endpoint has no project, so the example's project remains.
     """
     reserved = (
         {"project_ref": project} if project is not None and event_type.example.get("project_ref") else {}
@@ -151,7 +150,9 @@ def _issues(schema: CompiledSchema, payload: Payload) -> tuple[PayloadIssue, ...
 
 
 def read_payload(text: str) -> dict[str, Any]:
-    """Parse a stored payload. Numbers keep their digits, because SQL can publish any number.
+    """Parse a stored payload.
+
+    Numbers keep all of their digits, because SQL can publish numbers that a float cannot represent.
 
     :raises RecursionError: the payload is nested too deeply.
     """
@@ -162,8 +163,8 @@ def read_payload(text: str) -> dict[str, Any]:
 class CompiledSchema:
     """A compiled JSON Schema (2020-12). It does not fetch other schemas.
 
-    ``jsonschema-rs`` accepts a valid document within a microsecond, but takes seconds to collect all errors
-    of a large document. ``jsonschema`` reports errors one at a time.
+    ``jsonschema-rs`` checks whether a document is valid, because it accepts one within a microsecond. It
+    takes seconds to collect the errors of a large document, so ``jsonschema`` reports them, one at a time.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -174,12 +175,13 @@ class CompiledSchema:
 
         self._validator = Draft202012Validator(schema, registry=Registry())
         self._is_valid: Callable[[Any], bool] = self._validator.is_valid
-        # jsonschema-rs does not support all of Python's regular expressions, nor references to other schemas.
+        # jsonschema-rs rejects some of Python's regular expressions, and references to other schemas.
         with suppress(ValueError):
             self._is_valid = jsonschema_rs.Draft202012Validator(dict(schema), retriever=_no_schema).is_valid
 
     def errors(self, document: Any) -> Iterator[ValidationError]:
-        # Event sources may publish values that JSON cannot represent.
+        # jsonschema-rs raises ValueError for values that JSON cannot represent. Event sources may publish
+        # such values.
         with suppress(ValueError):
             if self._is_valid(document):
                 return iter(())

@@ -1,7 +1,7 @@
 """Event types of catalogues, and the members that all payloads have.
 
-Types have the form ``v<N>.<area>.<name>``. A new version is needed for a change that breaks receivers. Both
-versions are sent during the transition (docs/reference/webhooks.md, Versions).
+Types have the form ``v<N>.<area>.<name>``. A change that breaks receivers needs a new version. During the
+transition, both versions are sent (docs/reference/webhooks.md, Versions).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rendering:
     """Converts payloads to an older type.
 
     :ivar type: the older type.
-    :ivar render: returns the older payload for a newer one. Must be pure and fast.
+    :ivar render: returns the older payload for a newer one. The function must be pure and fast.
     """
 
     type: str
@@ -50,8 +50,30 @@ class EventType:
     renders: Rendering | None = None
 
 
+_KNOWN = "x-known-values"
+
+
+def known_values(*values: str) -> dict[str, Any]:
+    """Return the schema of a string with a documented set of values. Later versions may extend the set.
+
+    Events to publish can contain only these values, but ``schema_for_receivers`` allows all strings.
+    """
+    return {"type": "string", "enum": list(values), _KNOWN: True}
+
+
+def schema_for_receivers(schema: Any) -> Any:
+    """Return the schema of delivered payloads. It allows other strings than the ``known_values``."""
+    if isinstance(schema, list):
+        return [schema_for_receivers(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if schema.get(_KNOWN) is True:
+        return {"anyOf": [{"type": "string", "enum": schema["enum"]}, {"type": "string"}]}
+    return {name: schema_for_receivers(item) for name, item in schema.items()}
+
+
 def is_operational(event_type: str) -> bool:
-    """Whether the service itself publishes this type, about an endpoint."""
+    """Whether only the service publishes events of this type. They are about an endpoint."""
     return event_type.startswith("v1.webhook.endpoint.")
 
 
@@ -90,6 +112,12 @@ def row_change(event_type: str, description: str, row: Mapping[str, Any] | None 
     return EventType(event_type, description, schema, complete_payload(change, "acme", None))
 
 
+def any_payload(event_type: str, description: str) -> EventType:
+    """Return an event type of organizations and projects that allows any members in its payload."""
+    schema = _schema({**PROJECT, "type": ["string", "null"]}, {})
+    return EventType(event_type, description, schema, complete_payload({}, "acme", None))
+
+
 def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
     properties = {
         "organization_slug": ORGANIZATION,
@@ -101,7 +129,7 @@ def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str,
         },
         **members,
     }
-    # Unknown members are allowed, because a version may gain members.
+    # Other members are allowed, because members may be added to a version of the type.
     return {
         "type": "object",
         "properties": {**properties, "is_test": {"type": "boolean"}},
@@ -110,5 +138,4 @@ def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str,
 
 
 def complete_payload(payload: Payload, organization: str, project: str | None) -> dict[str, Any]:
-    """Return a payload with the members that the service adds. ``actor`` defaults to null."""
     return {"actor": None, **payload, "organization_slug": organization, "project_ref": project}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zope.interface import Interface
+from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,6 +29,9 @@ class IEventCatalogue(Interface):
 class IEventPublisher(Interface):
     """Publishes events for event sources. Implemented by the daemon."""
 
+    settings = Attribute("The configuration (dataapi.settings.Settings).")
+    reactor = Attribute("The reactor, with the daemon's clock.")
+
     def publish(
         event_type: str,  # noqa: N805 - zope declares methods as they are called
         organization_slug: str,
@@ -42,12 +45,32 @@ class IEventPublisher(Interface):
         Within 24 hours, publishing with the same key only returns the first identifier.
         """
 
+    def submit(
+        source: str,  # noqa: N805 - see above
+        event_type: str,
+        organization_slug: str,
+        project_ref: str | None,
+        payload: Mapping[str, Any],
+        idempotency_key: str,
+    ) -> Deferred[None]:
+        """Publish an event, and wait while the database is unavailable.
+
+        If the event can never be published, ``reject`` is called instead.
+        """
+
+    def reject(source: str, reason: str) -> None:  # noqa: N805 - see above
+        """Record an input that cannot be published.
+
+        The first input for each source and reason is logged. Source and reason are labels of a metric, so use
+        few different reasons, and do not include parts of the input.
+        """
+
 
 class IEventSource(Interface):
     """A plugin that publishes events while the daemon runs."""
 
     def start(publisher: IEventPublisher) -> None:  # noqa: N805 - see above
-        """Start. Called once in each process, when events can be published."""
+        """Start. This is called once in each process, when events can be published."""
 
     def stop() -> Deferred[None] | None:
-        """Stop. No event may be published after this returns, or after its Deferred fires."""
+        """Stop. After this returns, or after its Deferred fires, the source must not publish events."""

@@ -108,10 +108,9 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class TokenAccess:
-    """The access that a token grants.
+    """The access that a token grants to the requested organization and projects.
 
     :ivar early_access: whether the organization has early access. True for an operator's token.
-    :ivar organization_exists: whether the requested organization exists.
     :ivar projects: accessible projects among the requested ones, each with its organization.
     """
 
@@ -123,11 +122,9 @@ class TokenAccess:
 
 @dataclass(frozen=True, slots=True)
 class DailyStatistics:
-    """Attempts on one day (UTC), by outcome.
+    """Attempts on one day (UTC) to one endpoint, or to all endpoints (None), by outcome.
 
-    :ivar endpoint_id: None for all endpoints.
-    :ivar median_ms: median duration, or None if no attempt was made.
-    :ivar slowest_ms: 95th percentile of durations.
+    ``slowest_ms`` is the 95th percentile of durations. Durations are None if no attempt was made.
     """
 
     day: date
@@ -156,7 +153,8 @@ class NewEndpoint:
 class EndpointChange(TypedDict, total=False):
     """Changes of an endpoint. Absent members are not changed.
 
-    Deliveries are also signed with the old secret for ``grace_seconds`` after a new ``signing_secret``.
+    After ``signing_secret`` has changed, deliveries are also signed with the old secret for
+    ``grace_seconds``.
     """
 
     url: str
@@ -205,7 +203,7 @@ class Event:
     """An endpoint's copy of an event. Receivers deduplicate events by ``id``.
 
     :ivar payload: None if it was deleted.
-    :ivar rendered_from: newer type of ``payload``, if this older version has not been rendered yet.
+    :ivar rendered_from: type of ``payload`` if it is newer than ``type``, for which it was not rendered yet.
     """
 
     id: UUID
@@ -259,11 +257,9 @@ class DeliveryFilter:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position of a page of deliveries, newest first.
+    """Position of a page of at most ``size`` deliveries, newest first.
 
-    :ivar size: maximum number of records.
-    :ivar after: list the next older records after this one.
-    :ivar before: list the next newer records before this one.
+    ``after`` lists the next older deliveries, ``before`` the next newer ones.
     """
 
     size: int = 20
@@ -314,10 +310,9 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event to publish.
+    """An event to publish. ``timestamp`` is None for the current time.
 
-    :ivar idempotency_key: within 24 hours, publishing with the same key only returns the first identifier.
-    :ivar timestamp: time of the event, or None for now.
+    Within 24 hours, publishing with the same idempotency key only returns the first identifier.
     """
 
     type: str
@@ -339,15 +334,12 @@ class Claim:
 class DueWork:
     """An attempt to make now.
 
-    :ivar organization: slug of the endpoint's organization.
     :ivar attempt_number: number of the attempt, starting with 1.
     :ivar waited: seconds between scheduling and claim, by the database's clock. A first attempt is scheduled
         when the event is published, or the test or retry is requested.
     :ivar body: bytes to sign and send, or None if this older version has not been rendered yet. Then it is
         rendered from ``rendered_from`` and ``payload``, and stored by ``Queue.rendered``.
-    :ivar event_type: type to send.
-    :ivar rendered_from: newer type of ``payload``.
-    :ivar payload: JSON text.
+    :ivar rendered_from: newer type of ``payload``, a JSON text.
     :ivar previous_secret: previous signing secret during the grace period of a rotation.
     :ivar traceparent: trace context of the request that published the event, or "".
     """
@@ -372,10 +364,9 @@ class DueWork:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """Result of a claim.
+    """Result of a claim. ``settled`` is the number of rows that were skipped or deleted instead of claimed.
 
-    :ivar settled: number of rows that were skipped or deleted instead of claimed.
-    :ivar unreadable: endpoints whose secrets cannot be decrypted. Their attempts are postponed.
+    ``unreadable`` are endpoints whose secrets cannot be decrypted. Their attempts are postponed.
     """
 
     work: tuple[DueWork, ...]
@@ -408,11 +399,9 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
-    """Outcome of an attempt.
+    """Outcome of an attempt. The attempt succeeds if a 2xx response arrives in time.
 
-    :ivar success: whether a 2xx response arrived in time.
-    :ivar response_code: status code, or 0 if there was no response.
-    :ivar error: None if the response is complete.
+    The code is 0 if there was no response. The error is None if the response is complete.
     """
 
     success: bool
@@ -439,9 +428,8 @@ class QueueStatistics:
 
     :ivar waiting: number of rows, including those of later attempts.
     :ivar ready: number of rows that can be claimed now.
-    :ivar leased: number of claimed rows.
     :ivar oldest_due: age of the oldest unfinished attempt that is due, in seconds, or 0.
-    :ivar failing: number of endpoints without a successful attempt since a delivery failed for the last time.
+    :ivar failing: number of endpoints with no successful attempt since a delivery failed permanently.
     """
 
     waiting: int

@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.plugin import getPlugins
 from zope.interface import implementer
 
-from dataapi.webhooks.catalogue import BadEventType, Catalogue
-from dataapi.webhooks.event_types import EventType, complete_payload, row_change
+from dataapi.concurrency.timers import RECONNECT_BACKOFF
+from dataapi.http.errors import ApiError, DatabaseError
+from dataapi.settings import Settings
+from dataapi.webhooks.catalogue import BadEventType, BadPayload, Catalogue
+from dataapi.webhooks.event_types import EventType, any_payload, complete_payload, row_change
 from dataapi.webhooks.interfaces import IEventCatalogue, IEventPublisher, IEventSource
 from dataapi.webhooks.model import NewEvent, Scope
+from dataapi.webhooks.store.enqueue import CannotPublish
 
 SHIPPED = "dataapi.plugins.platform_events"
 
 _log = Logger(namespace="dataapi.webhooks")
 
 
-def installed_catalogue(row_change_types: Iterable[str] = ()) -> Catalogue:
+def installed_catalogue(row_change_types: Iterable[str] = (), notify_types: Iterable[str] = ()) -> Catalogue:
     """Return the combined catalogue of all plugins. A plugin that fails is logged and skipped.
 
-    :param row_change_types: additional event types from the configuration.
+    Types of row changes are added. Types of notifications are added only if no catalogue has them.
     """
     catalogues = getPlugins(IEventCatalogue, import_module("dataapi.plugins"))
     catalogue, problems = combine_catalogues(catalogues)
     for problem in problems:
         _log.error("skipped an event catalogue: {problem}", problem=problem)
-    return with_row_changes(catalogue, row_change_types)
+    catalogue = with_row_changes(catalogue, row_change_types)
+    return _with_missing(
+        catalogue, notify_types, partial(any_payload, description="A notification was sent.")
+    )
 
 
 def with_row_changes(catalogue: Catalogue, names: Iterable[str]) -> Catalogue:
-    added = [name for name in names if name not in catalogue.types]
-    changes = [row_change(name, "A row of a watched table changed.") for name in dict.fromkeys(added)]
-    return Catalogue((*catalogue.types.values(), *changes)) if changes else catalogue
+    return _with_missing(
+        catalogue, names, partial(row_change, description="A row of a watched table changed.")
+    )
+
+
+def _with_missing(
+    catalogue: Catalogue, names: Iterable[str], declare: Callable[[str], EventType]
+) -> Catalogue:
+    missing = [name for name in dict.fromkeys(names) if name not in catalogue.types]
+    return Catalogue((*catalogue.types.values(), *map(declare, missing))) if missing else catalogue
 
 
 def installed_sources() -> tuple[IEventSource, ...]:
@@ -84,8 +101,14 @@ def _origin(plugin: object) -> tuple[bool, str]:
     return type(plugin).__module__ != SHIPPED, _name(plugin)
 
 
+DATA_EXCEPTION = "22"
+"""Class of SQLSTATEs for values that PostgreSQL cannot store."""
+
+TEMPORARY = ("08", "25", "40", "53", "55", "57", "58")
+"""Classes of SQLSTATEs that a retry may resolve, such as lost connections and lack of resources."""
+
 STOP_WITHIN = 5.0
-"""Seconds that a source may take to stop."""
+"""Maximum time for a source to stop, in seconds."""
 
 
 class EventSink(Protocol):
@@ -96,14 +119,26 @@ class EventSink(Protocol):
 
 @implementer(IEventPublisher)
 class SourcePublisher:
-    """Validates and publishes events of event sources.
+    """Validates and publishes events of event sources, and counts rejected inputs by source and reason."""
 
-    :param catalogue: returns the current catalogue.
-    """
-
-    def __init__(self, sink: EventSink, catalogue: Callable[[], Catalogue]) -> None:
+    def __init__(
+        self, sink: EventSink, catalogue: Callable[[], Catalogue], settings: Settings, reactor: Any
+    ) -> None:
+        self.settings = settings
+        self.reactor = reactor
         self._sink = sink
         self._catalogue = catalogue
+        self.rejections: Counter[tuple[str, ...]] = Counter()
+
+    def reject(self, source: str, reason: str) -> None:
+        self.rejections[source, reason] += 1
+        if self.rejections[source, reason] == 1:
+            _log.warn(
+                "{source}: an event could not be published: {reason}."
+                " Further ones are only counted (dataapi_webhooks_rejected_total)",
+                source=source,
+                reason=reason,
+            )
 
     def publish(
         self,
@@ -116,12 +151,61 @@ class SourcePublisher:
         scope = Scope(organization_slug, project_ref)
         return Deferred.fromCoroutine(self._publish(NewEvent(event_type, scope, payload, idempotency_key)))
 
+    def submit(
+        self,
+        source: str,
+        event_type: str,
+        organization_slug: str,
+        project_ref: str | None,
+        payload: Mapping[str, Any],
+        idempotency_key: str,
+    ) -> Deferred[None]:
+        scope = Scope(organization_slug, project_ref)
+        event = NewEvent(event_type, scope, payload, idempotency_key)
+        return Deferred.fromCoroutine(self._submit(source, event))
+
+    async def _submit(self, source: str, event: NewEvent) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._publish(event)
+            except CancelledError:
+                raise
+            except Exception as error:
+                reason = _reason_of(error)
+                if reason is None:
+                    failures += 1
+                    if failures == 1:
+                        _log.warn(
+                            "{source}: an event waits for the database: {error}", source=source, error=error
+                        )
+                    await deferLater(self.reactor, RECONNECT_BACKOFF.after(failures))
+                    continue
+                self.reject(source, reason)
+            return
+
     async def _publish(self, event: NewEvent) -> UUID:
         scope = event.scope
         self._catalogue().check(
             event.type, complete_payload(event.payload, scope.organization, scope.project)
         )
         return await self._sink.publish(event)
+
+
+def _reason_of(error: Exception) -> str | None:
+    """Return why an event can never be published, or None if publishing it later may succeed."""
+    match error:
+        case CannotPublish():
+            return error.problem.name.lower()
+        case BadPayload():
+            return "invalid_payload"
+        case DatabaseError() if error.code.startswith(DATA_EXCEPTION):
+            return "not_storable"
+        case DatabaseError() if not error.code.startswith(TEMPORARY):
+            return f"sqlstate_{error.code}"
+        case ApiError():
+            return None
+    return type(error).__name__
 
 
 class EventSources:

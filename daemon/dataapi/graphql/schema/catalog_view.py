@@ -19,8 +19,7 @@ from dataapi.sql.statement import qualified
 class ColumnField:
     """A column as a GraphQL field.
 
-    :ivar name: its name in input types and aggregates.
-    :ivar field: its name in the object type.
+    ``name`` is its name in input types and aggregates, ``field`` the one in the object type.
     """
 
     name: str
@@ -48,9 +47,7 @@ class ComputedField:
 class RelatedField:
     """A relationship as a field, defined by a foreign key or by a function of the row.
 
-    :ivar input_name: its name in input types.
     :ivar join: the joined columns, None for a computed relationship.
-    :ivar function: the function of a computed relationship.
     :ivar outgoing: whether this table has the foreign key.
     :ivar unique: whether the target's keys allow at most one related row.
     :ivar disjoint: whether no two rows share a related row.
@@ -141,7 +138,6 @@ class CatalogView:
         return view if view.readable and (view.has_node_id or view.columns) else None
 
     def reads(self, table: Table) -> bool:
-        """Whether the role may read any column of a table. The table needs no key."""
         return table.schema in self.usable_schemas and self.privileges.can(table, "SELECT")
 
     def table_named(self, schema: str, name: str) -> TableView | None:
@@ -153,7 +149,6 @@ class CatalogView:
         return self.table(type_.relation) if type_ is not None and type_.relation else None
 
     def lists_enum(self, oid: int) -> bool:
-        """Whether introspection lists an enum: the role may use it, or can see one of its values."""
         return self.privileges.can_use_type(oid) or oid in self._enums_in_use
 
     @cached_property
@@ -235,7 +230,7 @@ class TableView:
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
 
     def type_name(self, field: ColumnField) -> str | None:
-        """Return the SQL name of a column's type or a domain's base type, None if the role may not use it."""
+        """Return the SQL name of a column's type or a domain's base type, None if the role cannot use it."""
         if field.mapping.parameter != "unknown":
             return field.mapping.parameter
         type_ = self._catalog.types[field.column.type]
@@ -283,7 +278,6 @@ class TableView:
 
     @cached_property
     def columns_by_name(self) -> dict[str, ColumnField]:
-        """The readable columns by their names in input types and aggregates."""
         return {field.name: field for field in self.columns}
 
     @cached_property
@@ -380,7 +374,6 @@ class TableView:
 
     @cached_property
     def max_rows(self) -> int:
-        """The page size limit: the table's, the schema's, the configured one or 30, in this order."""
         schema = self._catalog.directives.schema(self.table.schema)
         return self.directives.max_rows or schema.max_rows or self.catalog_view.max_rows or DEFAULT_MAX_ROWS
 

@@ -1,8 +1,6 @@
 """Functions as root fields: which ones a role can call, their arguments and their results.
 
-Stable and immutable functions become fields of ``Query``, volatile ones fields of ``Mutation``
-(docs/reference/graphql.md, Functions). Overloads with compatible results share a field, and the names of
-the provided arguments select one.
+See docs/reference/graphql.md, Functions.
 """
 
 from __future__ import annotations
@@ -27,11 +25,9 @@ _NUMBERS = {"Int": int, "Float": float}
 
 
 def constant_default(sql: str | None, mapping: TypeMapping) -> GraphQLDefaultInput | None:
-    """Return the default of an argument in the schema, None if it is not a simple constant.
+    """Return the default that the schema shows for an argument, None if it is not a simple constant.
 
-    An argument with another default is still optional (docs/reference/graphql.md, Functions).
-
-    :param sql: the default as PostgreSQL prints it, such as ``'a, b'::text``.
+    An argument with any other default is optional too (docs/reference/graphql.md, Functions).
     """
     value = None if sql is None or mapping.is_list else _constant(sql, mapping.kind)
     return None if value is None else GraphQLDefaultInput(value=value)
@@ -89,7 +85,6 @@ class FunctionField:
 
     :ivar mapping: the type of the result or of a list's items, None for rows and for ``void``.
     :ivar view: the table of the resulting rows.
-    :ivar is_list: whether the result is a list or a collection.
     """
 
     name: str
@@ -109,7 +104,6 @@ class FunctionField:
         return arguments
 
     def choose(self, provided: Collection[str]) -> Overload | None:
-        """Return the overload for these arguments. One with fewer arguments comes first."""
         candidates = [overload for overload in self.overloads if overload.accepts(provided)]
         return min(candidates, key=lambda overload: len(overload.arguments), default=None)
 
@@ -184,9 +178,9 @@ _OPAQUE = TypeMapping(OPAQUE, parameter="json")
 
 
 def _merge(entries: list[FunctionField]) -> Iterator[FunctionField]:
-    """Yield the fields of functions with one name. Compatible ones share a field.
+    """Yield the fields of functions that have the same name.
 
-    An incompatible one is named after its arguments.
+    Compatible functions share a field. The field of an incompatible function is named after its arguments.
     """
     entries = sorted(entries, key=_sort_key)
     shared = entries[0]

@@ -49,7 +49,6 @@ def _filter_fields(types: TableTypes, view: TableView) -> InputFields:
 
 
 _FEATURE_FILTERS = {"JSON": "JSONFilter", "String": "StringSearchFilter"}
-"""Default names of the filter types that features add, by scalar."""
 
 
 def _column_filter(types: TableTypes, view: TableView, mapping: TypeMapping) -> Any:
@@ -63,7 +62,7 @@ def _filter_of(types: TableTypes, mapping: TypeMapping) -> Any:
     if mapping.scalar is None:
         return types.filter_of_enum(mapping.enum, is_list=mapping.is_list)
     if mapping.kind == "JSON" and not mapping.is_list:
-        return None  # docs/reference/graphql.md, Scalars
+        return None  # JSON has no filter by default (docs/reference/graphql.md, Scalars)
     name = f"{mapping.kind}ListFilter" if mapping.is_list else f"{mapping.kind}Filter"
     return COMMON_TYPES.get(name, IS_FILTER) if mapping.comparable else IS_FILTER
 

@@ -33,7 +33,6 @@ COMMON_FIELDS = {
     ),
     "heartbeat": gql.GraphQLField(required(DATETIME), description="Current time of the database."),
 }
-"""Fields of ``Query`` that do not belong to a table or function."""
 UNLISTED = frozenset({"heartbeat"})
 """Fields of ``Query`` that introspection does not list, as in pg_graphql."""
 
@@ -87,7 +86,7 @@ class RootFields:
 
 
 class SubscriptionFields(RootFields):
-    """The fields of ``Subscription``: the fields of ``Query`` for which the feature is enabled."""
+    """The fields of ``Subscription``: those of ``Query`` for which ``subscriptions`` is enabled."""
 
     def __init__(self, types: TableTypes) -> None:
         super().__init__(types, volatile=False)
@@ -263,7 +262,6 @@ class RoleSchema:
         return self.types.by_name[name]
 
     def missing_key(self, field: str) -> str | None:
-        """Return why a field does not exist, if its table is readable but has no key."""
         table = self.view.names.keyless_by_field.get(field)
         return missing_key(table) if table is not None and self.view.reads(table) else None
 
@@ -295,7 +293,7 @@ def schema_text(schema: RoleSchema) -> str:
     lazy = schema.schema
     types = [type_ for name, type_ in lazy.type_map.items() if not name.startswith("__")]
     whole = gql.GraphQLSchema(lazy.query_type, lazy.mutation_type, lazy.subscription_type, types)
-    # graphql-core cannot copy a schema with a custom Float. Both print the same.
+    # graphql-core cannot copy a schema with a custom Float. The standard scalars print the same.
     whole.type_map.update(
         {name: scalar for name, scalar in gql.specified_scalar_types.items() if name in whole.type_map}
     )

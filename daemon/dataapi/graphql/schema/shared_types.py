@@ -87,7 +87,6 @@ _OPERATORS: dict[str, tuple[Operator | None, str]] = {
     "overlaps": (Operator.OVERLAPS, "Contains at least one of these items."),
 }
 OPERATORS = {name: operator for name, (operator, _) in _OPERATORS.items() if operator is not None}
-"""Comparison operators of filters by name, without ``is``."""
 
 _ORDERED = ("eq", "gt", "gte", "in", "is", "lt", "lte", "neq")
 FILTER_OPERATORS: dict[str, tuple[str, ...]] = {
@@ -126,7 +125,6 @@ def filter_type(
 
 
 IS_FILTER = filter_type("IsFilter", None, ("is",))
-"""Filter of values that cannot be compared."""
 
 
 _SCALARS = {scalar.name: scalar for scalar in (*gql.specified_scalar_types.values(), *CUSTOM_SCALARS)}
@@ -138,7 +136,7 @@ _FILTERS = {
         filter_type(f"{name}Filter", scalar, FILTER_OPERATORS[name]),
         filter_type(f"{name}ListFilter", scalar, LIST_OPERATORS, is_list=True),
     )
-    if filter_.name != "IDListFilter"  # a row has one node id
+    if filter_.name != "IDListFilter"  # node ids are never in lists
 }
 COMMON_TYPES: dict[str, gql.GraphQLNamedType] = {
     **_SCALARS,
@@ -148,10 +146,6 @@ COMMON_TYPES: dict[str, gql.GraphQLNamedType] = {
 
 
 def types_of_features(names: Mapping[str, str]) -> dict[str, gql.GraphQLInputObjectType]:
-    """Return the shared input types of enabled features, by their default names.
-
-    :param names: the actual names of the enabled types, by their default names.
-    """
     are_default = all(name == own for name, own in names.items())
     types = _TYPES_OF_FEATURES if are_default else _make_types_of_features(names)
     return {name: type_ for name, type_ in types.items() if name in names}
@@ -224,4 +218,3 @@ PAGING_ARGUMENTS = {
     "after": gql.GraphQLArgument(CURSOR, description="Only rows after this cursor."),
     "offset": gql.GraphQLArgument(gql.GraphQLInt, description="Number of rows to skip."),
 }
-"""Paging arguments of every collection."""

@@ -24,7 +24,6 @@ from dataapi.sql.outputs import Labels, WireForm
 from dataapi.sql.statement import qualified
 
 Encode = Callable[[Any], str]
-"""Converts a coerced value to PostgreSQL's text format."""
 
 _MAX_TEXT, _MAX_MEMBERS, _MAX_DEPTH = 100, 5, 2
 _ELLIPSIS = "…"
@@ -180,9 +179,6 @@ class TypeMapping:
     """How a PostgreSQL type appears in GraphQL.
 
     :ivar scalar: the GraphQL scalar of the value or of a list's items, None for an enum.
-    :ivar enum: the enum's oid, 0 for a scalar.
-    :ivar is_list: whether the type is an array.
-    :ivar form: the JSON form of the value.
     :ivar labels: enum labels with a different GraphQL name, as ``(label, name)``.
     :ivar parameter: the slot type of a value.
     :ivar list_parameter: the slot type of a list of values.
@@ -228,7 +224,6 @@ AGGREGATES = {
     "max": "Maximum values.",
     "countDistinct": None,
 }
-"""Descriptions of the aggregates that have a field per column."""
 _NUMERIC = frozenset({"Int", "BigInt", "Float", "BigFloat"})
 _EXTREMAL = _NUMERIC | {"String", "Boolean", "Date", "Time", "Datetime"}
 
@@ -266,7 +261,6 @@ _LENGTH_OFFSET = 4  # a varchar's typmod includes the four bytes of its header
 
 
 def mapping_of(catalog: Catalog, oid: int, typmod: int = -1) -> TypeMapping | None:
-    """Return the mapping of a type, None for a composite or pseudo-type."""
     return _mapping_of(catalog, oid, typmod) if has_value(catalog, oid) else None
 
 
@@ -317,7 +311,7 @@ def _scalar_mapping(catalog: Catalog, type_: Type, typmod: int) -> TypeMapping:
 def _parameter(type_: Type, prefix: str = "") -> str:
     """Return the slot type: the name of a built-in type, else ``unknown``.
 
-    The role may not be allowed to use the schema of another type.
+    A role may lack the privilege to use the schema of another type.
     """
     native = type_.schema == "pg_catalog"
     return f"pg_catalog.{quote_identifier(prefix + type_.name)}" if native else "unknown"
@@ -345,7 +339,6 @@ def encode_value(value: Any) -> str:
 
 
 def encode_list(values: Any) -> str:
-    """Return coerced values as an array literal. A single value becomes a list of one."""
     items = values if isinstance(values, list | tuple) else [values]
     return "{" + ",".join("NULL" if item is None else _array_item(encode_value(item)) for item in items) + "}"
 
@@ -375,7 +368,7 @@ def _plain(value: Any) -> str:
 
 
 def encoder(mapping: TypeMapping) -> Encode:
-    """Return the function that encodes a value to store. It rejects a value that is too long."""
+    """Return the function that encodes a value to store. The function rejects values that are too long."""
     if mapping.own is not None and mapping.own.name == "hstore":
         return encode_hstore
     encode: Encode = encode_list if mapping.is_list else encode_value

@@ -1,7 +1,7 @@
 """The GraphQL types of one role, created on demand.
 
-The catalog's registry maps each type name to a table or enum. Recipes define the types of a table: object
-types are here, input types in ``input_types``.
+The catalog's registry maps each type name to a table or enum. Recipes define the types of a table. The
+recipes of object types are here, those of input types in ``input_types``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ _CONSTANT_TYPES = {**COMMON_TYPES, **gql.introspection_types}
 class TypeRecipe:
     """How one of the types of a table is created.
 
-    :ivar kind: the class of the type.
     :ivar members: returns the fields or enum values, called on first use.
-    :ivar exists: whether a table has the type.
     :ivar description: may contain ``{}`` for the name of the table's object type.
     :ivar options: further arguments of ``kind``.
     """
@@ -84,7 +82,6 @@ class TableTypes:
         self.by_name: LazyMap[Any] = LazyMap(self._make, self._names)
 
     def created(self) -> list[gql.GraphQLNamedType]:
-        """Return the types created so far, without the types shared by all schemas."""
         return [type_ for type_ in self.by_name.created() if type_.name not in self._shared]
 
     def of(self, view: TableView, kind: TableType) -> Any:
@@ -247,10 +244,7 @@ def column_recipe(
     member: Callable[[TableTypes, TypeMapping], Any],
     allowed: Callable[[TableView], bool],
 ) -> TypeRecipe:
-    """Return the recipe of a type with a member for each column to which an aggregate applies.
-
-    :param allowed: whether a table with such a column has the type.
-    """
+    """Return the recipe of a type with a member for each column to which an aggregate applies."""
     return TypeRecipe(
         kind,
         lambda types, view: {

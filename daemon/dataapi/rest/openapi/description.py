@@ -1,9 +1,8 @@
-"""Describes a schema for one role in OpenAPI 2.0 or 3.1; pure."""
+"""Describes a schema for one role in OpenAPI 2.0 or 3.1."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -12,13 +11,15 @@ from urllib.parse import urlsplit
 from dataapi.auth.caller import REST_PREFIX
 from dataapi.catalog.model import Catalog, Privileges
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import MediaType, parse_accept
+from dataapi.http.headers import MediaType, parse_accept, requested_address
 from dataapi.http.messages import Request
 from dataapi.rest.negotiation import OPENAPI, unavailable
 from dataapi.rest.openapi import openapi3
-from dataapi.rest.openapi.model import VisibleSchema, encode
+from dataapi.rest.openapi.model import encode
+from dataapi.rest.openapi.related import no_members, related_members
 from dataapi.rest.openapi.swagger import to_swagger
-from dataapi.settings import Project
+from dataapi.rest.visible_schema import VisibleSchema
+from dataapi.settings import NESTED_INSERTS, Project
 from dataapi.telemetry.version import installed_version
 
 REGISTERED = "application/vnd.oai.openapi+json"
@@ -36,17 +37,14 @@ class Version(Enum):
 def describe(
     project: Project, catalog: Catalog, role: str, schema: str, version: Version, pause: Callable[[], None]
 ) -> bytes:
-    """Return the description as a JSON object, without the members for the API's URL.
-
-    :param pause: called between small pieces of work.
-    """
+    """Return the description as a JSON object, without the members for the API's URL."""
     privileges = None if project.openapi_mode == "ignore-privileges" else Privileges(catalog, role)
     visible = VisibleSchema(catalog, schema, privileges, pause)
-    document = openapi3.document(visible, installed_version(), api_key=project.require_api_key)
+    related = related_members(visible) if NESTED_INSERTS in project.rest_features else no_members
+    document = openapi3.document(
+        visible, installed_version(), api_key=project.require_api_key, related=related
+    )
     return encode(to_swagger(document) if version is Version.SWAGGER else document, pause)
-
-
-_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 
 
 def with_address(project: Project, request: Request, version: Version, description: bytes) -> bytes:
@@ -63,10 +61,10 @@ def with_address(project: Project, request: Request, version: Version, descripti
         base = proxy_url.path.rstrip("/") or "/"
         address |= {"host": proxy_url.netloc, "basePath": base, "schemes": [proxy_url.scheme]}
     else:
-        host, forwarded = request.headers.get("host", ""), request.headers.get("x-forwarded-proto")
-        if _HOST.fullmatch(host):
+        scheme, host = requested_address(request.headers, secure=request.secure)
+        if host:
             address["host"] = host
-        address |= {"basePath": REST_PREFIX, "schemes": ["https" if forwarded == "https" else "http"]}
+        address |= {"basePath": REST_PREFIX, "schemes": [scheme]}
     return _prepend(address, description)
 
 
@@ -91,7 +89,7 @@ def _with_server(project: Project, description: bytes) -> bytes:
 def negotiate_description(accept: str | None, requested: str | None) -> tuple[str, Version]:
     """Return the content type and the version of the description that a request prefers.
 
-    :param requested: version in the query string.  It takes precedence over the header.
+    :param requested: version in the query string. It takes precedence over ``Accept``.
     :raises ApiError: PGRST107 (406) if no accepted media type is available, PGRST100 (400) for an unknown
         version.
     """

@@ -1,4 +1,4 @@
-"""Responds to requests for the root with descriptions of schemas.  They are built in threads and cached."""
+"""Responds to requests for the root with descriptions of schemas. They are built in threads and cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from dataapi.rest.parse.request import ApiRequest
 from dataapi.settings import Project
 
 DESCRIPTIONS = 64
-"""Maximum number of cached descriptions."""
 DESCRIPTION_BYTES = 50_000_000
 """Maximum total size of the cached descriptions in bytes."""
 

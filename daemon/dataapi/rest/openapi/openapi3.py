@@ -1,4 +1,4 @@
-"""Describes a schema in OpenAPI 3.1, with notes from which ``swagger.py`` derives 2.0; pure."""
+"""Describes a schema in OpenAPI 3.1, with notes from which ``swagger.py`` derives 2.0."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dataapi.rest.negotiation import OBJECT, OPENAPI
 from dataapi.rest.openapi.model import (
     Note,
     ObjectMembers,
-    VisibleSchema,
-    VisibleTable,
     members,
     summary,
     without_empty,
 )
+from dataapi.rest.openapi.related import RelatedMembers, no_members
 from dataapi.rest.openapi.schemas import ERROR, Components, reference
 from dataapi.rest.parse.body import CSV, FORM, JSON
 from dataapi.rest.plan.functions import whole_body
+from dataapi.rest.visible_schema import VisibleSchema, VisibleTable
 
 _READING = ("select", "order", "limit", "offset", "range", "rangeUnit", "preferRead")
 _TEXT = {"schema": {"type": "string"}}
@@ -70,6 +70,9 @@ def table_operations(table: VisibleTable, components: Components) -> dict[str, A
         responses = {"201": _response("Created", rows), "200": _response("All rows existed", rows)}
         controls = _references("select", "columns", "on_conflict", "preferInsert")
         add("post", "insert", controls, responses, body)
+        operations["post"][Note.RELATED] = [
+            (member, each.target.name, not each.to_one) for member, each in components.related(table).items()
+        ]
     if table.key:
         row = reference("schemas", f"{name}.put")
         responses = {
@@ -225,18 +228,15 @@ _PARAMETERS = (
         "Like preferWrite; missing=default; resolution=merge-duplicates or resolution=ignore-duplicates",
     ),
 )
-"""Component name, parameter name and description of the common parameters.  Header names are capitalized."""
+"""Component name, parameter name and description of the common parameters. Header names are capitalized."""
 _SCHEMAS = {"limit": {"type": "integer", "minimum": 0}, "offset": {"type": "integer"}}
-"""Schemas of the parameters that are not strings."""
 
 
-def document(visible: VisibleSchema, version: str, *, api_key: bool) -> ObjectMembers:
-    """Return the OpenAPI 3.1 document without ``servers``, because its value depends on the request.
-
-    :param version: version of the product.
-    :param api_key: whether requests need an API key.
-    """
-    components = Components(visible)
+def document(
+    visible: VisibleSchema, version: str, *, api_key: bool, related: RelatedMembers = no_members
+) -> ObjectMembers:
+    """Return the OpenAPI 3.1 document without ``servers``, because its value depends on the request."""
+    components = Components(visible, related)
     return members(
         info=_info(visible, version),
         security=[{"apikey": []}, {"apikey": [], "bearer": []}] if api_key else [{}, {"bearer": []}],

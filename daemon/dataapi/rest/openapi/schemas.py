@@ -1,18 +1,24 @@
-"""Maps SQL types, columns and tables to JSON types and JSON Schemas; pure."""
+"""Maps SQL types, columns and tables to JSON types and JSON Schemas."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from enum import Enum, auto
 from functools import cached_property
 from typing import Any
 
 from dataapi.catalog.directive_reader import without_directives
 from dataapi.catalog.model import Catalog, Column, Function, TypeKind
+from dataapi.catalog.relationships import KeyRelationship
 from dataapi.http.strict_json import DECODER, INVALID_JSON
-from dataapi.rest.openapi.model import Note, VisibleSchema, VisibleTable, column_description, without_empty
+from dataapi.rest.openapi.model import Note, column_description, without_empty
+from dataapi.rest.openapi.related import RelatedMembers, no_members
+from dataapi.rest.visible_schema import VisibleSchema, VisibleTable, default_text
 
 STRING, INTEGER, NUMBER, BOOLEAN, ARRAY = "string", "integer", "number", "boolean", "array"
+
+_JSON_OID = 114
 
 _KINDS = {
     "boolean": BOOLEAN,
@@ -41,10 +47,15 @@ _LITERAL = re.compile(r"'((?:[^']|'')*)'(?:::[^']+)?")
 
 
 def json_type(sql_name: str) -> str | None:
-    """Return the JSON type of a SQL type's values, None if they may have any type, as ``json`` does."""
+    """Return the JSON type of a SQL type's values, or None if any type is possible, as for ``json``."""
     if sql_name.endswith("[]"):
         return ARRAY
     return _KINDS.get(sql_name, STRING)
+
+
+def has_own_json(catalog: Catalog, oid: int) -> bool:
+    """Whether a cast determines the JSON form of a domain. The result can be any JSON value."""
+    return bool({(oid, _JSON_OID), (_JSON_OID, oid)} & catalog.representations.keys())
 
 
 def column_type_name(catalog: Catalog, column: Column) -> str:
@@ -62,16 +73,10 @@ def max_length(catalog: Catalog, column: Column) -> int | None:
     return column.typmod if name in _BITS else None
 
 
-def default_text(catalog: Catalog, column: Column) -> str | None:
-    if column.generated or column.identity:
-        return None
-    return column.default or catalog.types[column.type].default
-
-
 def default(catalog: Catalog, column: Column, *, expressions: bool = False) -> Any:
-    """Return a literal default as a JSON value, None for an expression or no default.
+    """Return a literal default as a JSON value, None if there is none.
 
-    :param expressions: return the SQL text of expressions that yield strings.
+    For an expression, return None or, with ``expressions``, the SQL text if it yields strings.
     """
     text, name = default_text(catalog, column), column_type_name(catalog, column)
     if text is None:
@@ -101,7 +106,6 @@ _ERROR = {
         "hint": _NULLABLE_TEXT,
     },
 }
-_JSON_OID = 114
 _FORMATS = {
     "int4": "int32",
     "int8": "int64",
@@ -111,14 +115,23 @@ _FORMATS = {
     "date": "date",
     "timestamptz": "date-time",
 }
-"""Formats defined by OpenAPI.  The format of other strings is the SQL name of their type."""
+"""Formats defined by OpenAPI. The format of other strings is the SQL name of their type."""
+
+
+class _Use(Enum):
+    """Uses of the schema of a row. A default only applies to a column that is missing in an insert."""
+
+    ROW = auto()
+    INSERT = auto()
+    UPDATE = auto()
 
 
 class Components:
     """Names and builds the schemas that operations refer to."""
 
-    def __init__(self, visible: VisibleSchema) -> None:
+    def __init__(self, visible: VisibleSchema, related: RelatedMembers = no_members) -> None:
         self.visible = visible
+        self.related = related
         self.catalog = visible.catalog
 
     @cached_property
@@ -139,62 +152,84 @@ class Components:
         for table in self.visible.tables:
             yield from self._table_schemas(table)
 
+    @cached_property
+    def _tables(self) -> dict[int, VisibleTable]:
+        return {visible.table.oid: visible for visible in self.visible.tables}
+
     def _table_schemas(self, table: VisibleTable) -> Iterator[tuple[str, dict[Any, Any]]]:
         name, description = self.names[table.table.oid], without_directives(table.table.comment)
-        properties = {column.name: self._property(table, column) for column in table.columns}
 
-        def rows(columns: Iterable[Column], required: list[str]) -> dict[Any, Any]:
-            schema = without_empty(type="object", description=description, required=required)
-            return {**schema, "properties": {column.name: properties[column.name] for column in columns}}
+        def rows(use: _Use, columns: Sequence[Column], required: Collection[str]) -> dict[Any, Any]:
+            listed = [column.name for column in columns if column.name in required]
+            schema = without_empty(type="object", description=description, required=listed)
+            return {**schema, "properties": {each.name: self._property(table, each, use) for each in columns}}
 
-        required = [column.name for column in table.columns if not column.nullable]
-        yield name, {**rows(table.columns, required), Note.TABLE: table.table.name}
+        # Rows in a response contain all readable columns. In the body of a request, null columns may be
+        # missing.
+        yield name, {**rows(_Use.ROW, table.columns, table.read), Note.TABLE: table.table.name}
         if table.insert:
             columns = [column for column in table.columns if column.name in table.insert]
-            needed = (each for each in columns if not each.nullable and not each.identity)
-            required = [each.name for each in needed if default_text(self.catalog, each) is None]
-            yield f"{name}.insert", rows(columns, required)
+            required = self.visible.required(table)
+            inserted = self.related(table)
+            # Columns of foreign keys between rows that are inserted together are set automatically.
+            keys = {own for each in inserted.values() if each.outgoing for own, _ in each.pairs}
+            schema = rows(_Use.INSERT, columns, required - keys)
+            for member, relationship in inserted.items():
+                schema["properties"][member] = self._related_rows(relationship)
+            yield f"{name}.insert", schema
             if table.key:
                 columns = [column for column in columns if column.name in table.update]
-                required = [each.name for each in columns if each.name in (*table.key, *required)]
-                yield f"{name}.put", rows(columns, required)
+                yield f"{name}.put", rows(_Use.INSERT, columns, required.union(table.key))
         if table.update:
-            yield f"{name}.update", rows((each for each in table.columns if each.name in table.update), [])
+            columns = [column for column in table.columns if column.name in table.update]
+            yield f"{name}.update", rows(_Use.UPDATE, columns, ())
 
-    def _property(self, table: VisibleTable, column: Column) -> dict[Any, Any]:
-        schema = self.value(column.type)
+    def _related_rows(self, relationship: KeyRelationship) -> dict[Any, Any]:
+        row = reference("schemas", f"{self.names[relationship.target.oid]}.insert")
+        if relationship.to_one:
+            return {"description": "Related row to insert", **nullable(row)}
+        return {"description": "Related rows to insert", "type": ARRAY, "items": row}
+
+    def _property(self, table: VisibleTable, column: Column, use: _Use) -> dict[Any, Any]:
+        schema = self.value(column.type, written=use is not _Use.ROW)
         if column.nullable:
             schema = nullable(schema)
         # PostgreSQL's text form of times differs from the format date-time.
         timed = schema.get("format") == "date-time"
+        has_default = use is not _Use.UPDATE and not timed
         return {
             **schema,
             **without_empty(
                 maxLength=max_length(self.catalog, column),
-                default=None if timed else default(self.catalog, column),
+                default=default(self.catalog, column) if has_default else None,
                 description=column_description(self.visible, table, column),
                 readOnly=True if column.generated or column.identity == "a" else None,
+                writeOnly=True if use is _Use.ROW and column.name not in table.read else None,
             ),
             Note.TYPE: column_type_name(self.catalog, column),
             Note.DEFAULT: default(self.catalog, column, expressions=True),
             Note.LABELS: list(self.catalog.base_type(self.catalog.types[column.type]).labels),
+            Note.NOT_NULL: not column.nullable,
         }
 
     def noted(self, schema: dict[str, Any], oid: int) -> dict[Any, Any]:
         return {**schema, Note.TYPE: self.catalog.types[oid].sql_name}
 
-    def value(self, oid: int) -> dict[str, Any]:
+    def value(self, oid: int, *, written: bool = False) -> dict[str, Any]:
+        """Return the schema of a type's values. Composite values that are written may be incomplete."""
         type_ = self.catalog.types[oid]
-        if {(oid, _JSON_OID), (_JSON_OID, oid)} & self.catalog.representations.keys():
+        if has_own_json(self.catalog, oid):
             return {}
         if type_.kind is TypeKind.DOMAIN:
-            return self.value(type_.base)
+            return self.value(type_.base, written=written)
         if type_.kind is TypeKind.ARRAY:
-            return {"type": ARRAY, "items": nullable(self.value(type_.element))}
-        if type_.kind is TypeKind.COMPOSITE and type_.relation in self.names:
-            return reference("schemas", self.names[type_.relation])
+            return {"type": ARRAY, "items": nullable(self.value(type_.element, written=written))}
         if type_.kind is TypeKind.COMPOSITE:
-            return self.object((member.name, member.type) for member in type_.members)
+            table = self._tables.get(type_.relation)
+            if table is not None and not written:
+                return reference("schemas", self.names[type_.relation])
+            members = type_.members if table is None else table.columns
+            return self.object(((member.name, member.type) for member in members), written=written)
         if type_.kind is TypeKind.ENUM:
             return {"type": STRING, "enum": list(type_.labels)}
         kind = json_type(type_.sql_name)
@@ -205,15 +240,16 @@ class Components:
             form = type_.sql_name
         return without_empty(type=kind, format=form)
 
-    def object(self, parts: Iterable[tuple[str, int]]) -> dict[str, Any]:
-        properties = {name: nullable(self.value(oid)) for name, oid in parts}
-        return {"type": "object", **({"properties": properties} if properties else {})}
+    def object(self, parts: Iterable[tuple[str, int]], *, written: bool = False) -> dict[str, Any]:
+        properties = {name: nullable(self.value(oid, written=written)) for name, oid in parts}
+        required = None if written else list(properties)
+        return without_empty(type="object", required=required, properties=properties or None)
 
     def arguments(self, function: Function) -> dict[str, Any]:
         parts = function.arguments
         schema = without_empty(type="object", required=[each.name for each in parts if each.default is None])
         schema["properties"] = {
-            each.name: self.noted(nullable(self.value(each.type)), each.type) for each in parts
+            each.name: self.noted(nullable(self.value(each.type, written=True)), each.type) for each in parts
         }
         return schema
 

@@ -1,4 +1,4 @@
-"""Derives the OpenAPI 2.0 description from the 3.1 document, in PostgREST's form; pure.
+"""Derives the OpenAPI 2.0 description from the 3.1 document, in PostgREST's form.
 
 Clients and generators read primary and foreign keys from ``description``, types from ``format`` and
 parameters by their names in ``parameters``, all as in PostgREST.
@@ -21,7 +21,7 @@ _RETURNS = ["return=representation", "return=minimal", "return=headers-only", "r
 _RESOLUTIONS = ["resolution=ignore-duplicates", "resolution=merge-duplicates"]
 
 _FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
-"""Formats of types.  The format of other types is their SQL name."""
+"""Formats of types. The format of other types is their SQL name."""
 
 _PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("preferParams", "Prefer", "Preference", {}),
@@ -36,7 +36,7 @@ _PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("offset", "offset", "Limiting and Pagination", {}),
     ("limit", "limit", "Limiting and Pagination", {}),
 )
-"""Key, name, description and further members of the common parameters.  Header names are capitalized."""
+"""Key, name, description and further members of the common parameters. Header names are capitalized."""
 
 _OK = {"200": {"description": "OK"}}
 _NO_CONTENT = {"204": {"description": "No Content"}}
@@ -47,7 +47,6 @@ _OPERATIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "patch": (("preferReturn",), _NO_CONTENT),
     "delete": (("preferReturn",), _NO_CONTENT),
 }
-"""Common parameters and responses of a table's operations, by method."""
 
 MEDIA_TYPES = [JSON, f"{OBJECT};nulls=stripped", OBJECT, CSV]
 _CALL = "/rpc/"
@@ -61,14 +60,13 @@ _SECURITY = {
     "apikey": ("apikey", _header("apikey", "The project's API key")),
     "bearer": ("JWT", _header("Authorization", 'Add the token prepending "Bearer " (without quotes) to it')),
 }
-"""Names and definitions of the security schemes, by their 3.1 names."""
+
+
+_INSERTED = "bodyWithRelated"
 
 
 def to_swagger(document: ObjectMembers) -> ObjectMembers:
-    """Return the description without ``host``, ``basePath`` and ``schemes``.  These depend on the request.
-
-    :param document: the OpenAPI 3.1 document with its notes.
-    """
+    """Return the description without ``host``, ``basePath`` and ``schemes``. These depend on the request."""
     openapi = dict(document.pairs())
     components = dict(openapi["components"].pairs())
     paths, schemas = openapi["paths"], components["schemas"]
@@ -105,8 +103,21 @@ def _parameters(paths: ObjectMembers) -> Iterator[tuple[str, Any]]:
         if operations.keys() & {"post", "patch"}:
             row = {"name": table, "in": "body", "description": table, "required": False}
             yield f"body.{table}", {**row, "schema": _reference("definitions", table)}
+            related = operations.get("post", {}).get(Note.RELATED)
+            if related:
+                yield f"{_INSERTED}.{table}", {**row, "schema": _with_related(table, related)}
         for name, parameter in _filters(operations.get("get", {})):
             yield name, _parameter(parameter)
+
+
+def _with_related(table: str, related: list[tuple[str, str, bool]]) -> dict[str, Any]:
+    properties = {
+        name: {"type": ARRAY, "items": _reference("definitions", target)}
+        if many
+        else _reference("definitions", target)
+        for name, target, many in related
+    }
+    return {"allOf": [_reference("definitions", table), {"type": "object", "properties": properties}]}
 
 
 def _parameter(parameter: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +139,7 @@ def _operations(path: str, operations: dict[Any, Any]) -> dict[str, Any]:
     if path == "/":
         return {"get": {**_common(operations["get"]), "produces": [OPENAPI, JSON], "responses": _OK}}
     if path.startswith(_CALL):
-        # Overloads share a path.  As in PostgREST, only the last one is described.
+        # Overloads share a path. As in PostgREST, only the last one is described.
         last = operations.get(Note.LAST_OVERLOAD, operations)
         return {method: _call(method, operation) for method, operation in last.items()}
     return {
@@ -140,14 +151,15 @@ def _common(operation: dict[str, Any]) -> dict[str, Any]:
     return _only(operation, "tags", "summary", "description")
 
 
-def _table_operation(method: str, operation: dict[str, Any]) -> dict[str, Any]:
+def _table_operation(method: str, operation: dict[Any, Any]) -> dict[str, Any]:
     table = operation["tags"][0]
     controls, responses = _OPERATIONS[method]
     if method == "get":
         rows = {"type": ARRAY, "items": _reference("definitions", table)}
         responses = {**responses, "200": {"description": "OK", "schema": rows}}
     filters = [name for name, _ in _filters(operation)]
-    names = [*filters, *([f"body.{table}"] if "requestBody" in operation else []), *controls]
+    body = f"{_INSERTED if operation.get(Note.RELATED) else 'body'}.{table}"
+    names = [*filters, *([body] if "requestBody" in operation else []), *controls]
     parameters = [_reference("parameters", name) for name in names]
     return {**_common(operation), "parameters": parameters, "responses": responses}
 
@@ -155,8 +167,16 @@ def _table_operation(method: str, operation: dict[str, Any]) -> dict[str, Any]:
 def _definitions(schemas: ObjectMembers) -> Iterator[tuple[str, Any]]:
     for _, schema in schemas.pairs():
         if Note.TABLE in schema:
-            properties = {name: _property(column) for name, column in schema["properties"].items()}
-            yield schema[Note.TABLE], {**schema, "properties": properties}
+            columns = schema["properties"]
+            yield (
+                schema[Note.TABLE],
+                without_empty(
+                    type=schema["type"],
+                    description=schema.get("description"),
+                    required=[name for name, column in columns.items() if column[Note.NOT_NULL]],
+                    properties={name: _property(column) for name, column in columns.items()},
+                ),
+            )
 
 
 def _property(column: dict[Any, Any]) -> dict[str, Any]:
@@ -205,7 +225,7 @@ def _argument(parameter: dict[str, Any]) -> dict[str, Any]:
     result = _only(parameter, "name", "in", "required")
     name = parameter["schema"][Note.TYPE]
     if parameter["schema"].get("type") == ARRAY:
-        # Only a variadic argument can be repeated.  Other arrays are array literals.
+        # Only a variadic argument can be repeated. Other arrays are array literals.
         inner = name.removesuffix("[]")
         items = {"type": json_type(inner) or STRING, "format": _FORMATS.get(inner, inner)}
         return {**result, "type": ARRAY, "items": items, "collectionFormat": "multi"}

@@ -1,1 +1,1 @@
-"""Parsing of REST requests into typed values, independent of any catalog; pure."""
+"""Parsing of REST requests into typed values, independent of any catalog."""

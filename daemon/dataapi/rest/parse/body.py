@@ -1,7 +1,7 @@
-"""Parses the rows in a request body of any media type; pure.
+"""Parses the rows in a request body of any media type.
 
-PostgreSQL receives rows as one JSON text and reads their values by each type's rules.  Here the text is only
-parsed for its column names.  Messages are PostgREST's (PGRST102).
+PostgreSQL receives rows as one JSON text and reads their values by each type's rules. Here the text is only
+parsed for its column names. Messages are PostgREST's (PGRST102).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dataapi.http import query_string as querystring
@@ -25,26 +26,71 @@ FORM = "application/x-www-form-urlencoded"
 BINARY = "application/octet-stream"
 
 NULL = "NULL"
-"""NULL in CSV, unless quoted.  An empty field is NULL too."""
+"""NULL in CSV, unless quoted. An empty field is NULL too."""
 _NULLS = frozenset({"", NULL})
 
 _QUOTED = re.compile(r'(?<![^,\r\n])"([^"]*(?:""[^"]*)*)"')
-"""A quoted CSV field."""
 _MARK = "\ud800"
-"""Marks quoted fields that are not NULL.  Decoded text never contains this character."""
+"""Marks quoted fields that are not NULL. Decoded text never contains this character."""
 
 ROWS_PER_PIECE = 1000
 """Number of rows to encode before letting other threads run."""
 
 MAX_REPEATED = 16
-"""Maximum ratio of a CSV body's size as JSON, which repeats the column names, to its original size."""
+"""Maximum ratio of a CSV body's size as JSON to its original size. JSON repeats the column names."""
 SHORT = 1_000_000
-"""Size of such JSON in characters that is allowed regardless of the ratio."""
+"""Size of a CSV body as JSON, in characters, that is allowed regardless of the ratio."""
 
 EMPTY = "Empty or invalid json"
 UNEQUAL_KEYS = "All object keys must match"
 UNEQUAL_LINES = "All lines must have same number of fields"
 LONG_NAMES = "The column names are too long: repeated for every line, they are much longer than the lines"
+
+
+Objects = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """The shape of rows that one insert writes: one row with related rows, or several rows without.
+
+    ``number`` is the position of the rows in ``Values.groups``. The column names are sorted.
+    """
+
+    number: int
+    columns: tuple[str, ...]
+    many: bool
+    related: tuple[RelatedGroups, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedGroups:
+    """The shape of the related rows in one member.
+
+    ``columns`` and ``conflict`` are the names in the parameters ``columns`` and ``on_conflict``, if sent.
+    """
+
+    member: str
+    groups: tuple[RowGroup, ...]
+    columns: tuple[str, ...] | None = None
+    conflict: tuple[str, ...] | None = None
+
+
+class WrittenRows(NamedTuple):
+    """The objects of a group, and the name of their table.
+
+    ``place`` is the path of the first object in the body, such as ``lines[0]``, or "" for the body itself.
+    """
+
+    rows: Objects
+    place: str
+    table: str
+
+    def place_of(self, index: int) -> str:
+        if not index:
+            return self.place
+        array, _, first = self.place.rpartition("[")
+        return f"{array}[{int(first[:-1]) + index}]"
 
 
 class RowShape(NamedTuple):
@@ -53,23 +99,19 @@ class RowShape(NamedTuple):
     :ivar columns: column names, sorted.
     :ivar many: whether the body is an array of objects rather than one object.
     :ivar as_text: whether all values are text, as in CSV and forms, even those of JSON columns.
-    :ivar common: columns that every object has.  Only read for objects that identify their rows.
+    :ivar common: columns that every object has. Only read for objects that identify their rows.
+    :ivar groups: shape of rows with related rows, empty for other rows.
     """
 
     columns: tuple[str, ...]
     many: bool
     as_text: bool = False
     common: tuple[str, ...] = ()
-
-
-Objects = Sequence[Mapping[str, Any]]
+    groups: tuple[RowGroup, ...] = ()
 
 
 class Payload(NamedTuple):
-    """Rows as a JSON text.
-
-    :ivar objects: the parsed objects, if they identify their rows.
-    """
+    """Rows as a JSON text, and the parsed objects if they identify their rows."""
 
     shape: RowShape
     text: str
@@ -80,12 +122,10 @@ NO_ROWS = Payload(RowShape((), True), "[]")
 
 
 def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | None) -> Payload:
-    """Return the rows of a body.  All objects must have the same keys, unless ``columns`` is given.
+    """Return the rows of a body. Without a content type, the body is JSON.
 
-    JSON is not parsed if ``columns`` is given.
+    If ``columns`` is given, JSON is not parsed. Otherwise, all objects must have the same keys.
 
-    :param content_type: the header, None for JSON.
-    :param columns: members to read from each object, None for all.
     :raises ApiError: PGRST102 (400) if the body or its type is invalid.
     """
     body_type = media_type(content_type or JSON)
@@ -107,9 +147,10 @@ def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | 
 
 
 def read_objects(body: bytes, content_type: str | None) -> Payload:
-    """Return the objects of a body.  Each identifies a row by its key, and their members may differ.
+    """Return the objects of a body. Each identifies a row by its key, and their members may differ.
 
-    :raises ApiError: PGRST102 (400) if the body or its type is invalid, or if it contains other values.
+    :raises ApiError: PGRST102 (400) if the body or its type is invalid, or if the body contains values other
+        than objects.
     """
     body_type = media_type(content_type or JSON)
     text, value = _parsed(body, body_type)
@@ -170,7 +211,7 @@ def _text(body: bytes) -> str:
 
 
 def _lines(text: str) -> list[dict[str, str | None]]:
-    csv.field_size_limit(sys.maxsize)  # This limit is global to ``csv``.  ``max-body`` limits the text.
+    csv.field_size_limit(sys.maxsize)  # ``max-body`` already limits the text.
     # Spreadsheets write a byte order mark.
     text = text.removeprefix("\ufeff")
     marked = _QUOTED.sub(_marked, text) if '""' in text or f'"{NULL}"' in text else text

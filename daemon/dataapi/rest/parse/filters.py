@@ -1,7 +1,6 @@
-"""Parses filters and logic trees; pure.
+"""Parses filters and logic trees (docs/reference/rest.md, Filters).
 
-A filter is split into a ``FilterOperation``, which determines the SQL, and the values to bind
-(``docs/reference/rest.md``, Filters).
+A filter is split into a ``FilterOperation``, which determines the SQL, and the values to bind.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataapi.rest.parse.reader import BLANKS, DELIMITER, Failure, Mismatch, Read
 from dataapi.rest.parse.select import Path, json_path, parse_embeds
 
 MAX_CONDITIONS = 1000
-"""Maximum number of filters in a request, including those in logic trees.  A list of ``in`` counts as one."""
+"""Maximum number of filters in a request, including those in logic trees. A list of ``in`` counts as one."""
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
 SEARCHES = frozenset({"fts", "plfts", "phfts", "wfts"})
 SIMPLE = frozenset({"neq", "cs", "cd", "ov", "sl", "sr", "nxr", "nxl", "adj", "isdistinct"})
@@ -30,9 +29,9 @@ class FilterOperation(NamedTuple):
     """``not.operator(modifier)``, without the value.
 
     :ivar operator: name of the operator, such as ``eq`` or ``plfts``.
-    :ivar modifier: ``any`` or ``all`` for comparisons.  ``language`` for a text search with a language, which
+    :ivar modifier: ``any`` or ``all`` for comparisons. ``language`` for a text search with a language, which
         is a value before the words.
-    :ivar word: right-hand side of ``is``.  It is not bound.
+    :ivar word: right-hand side of ``is``. It is not bound.
     """
 
     operator: str
@@ -56,10 +55,7 @@ class LogicFilter:
 
 @dataclass(frozen=True, slots=True)
 class LogicGroup:
-    """``and(…)`` or ``or(…)``.
-
-    :ivar every: True for ``and``, False for ``or``.
-    """
+    """``and(…)`` if ``every``, otherwise ``or(…)``."""
 
     every: bool
     negated: bool
@@ -134,8 +130,7 @@ def has_operator(text: str) -> bool:
 
 
 def read_logic(name: str, text: str) -> tuple[tuple[str, ...], LogicTree, Literal]:
-    """Return the embedded resource of a logic parameter, its tree, and the values to bind in the tree's
-    order.
+    """Return the embedded resource of a logic parameter, its tree, and the values to bind in order.
 
     As in PostgREST, text after the tree's closing parenthesis is ignored.
 
@@ -298,7 +293,7 @@ def _plain_leaf(reader: Reader, values: list[str]) -> LogicFilter | None:
 
 
 def _merge_failures(reader: Reader, other: Failure) -> None:
-    """Keep the farther of two failures.  If they are equally far, merge their expectations."""
+    """Keep the farther of two failures. If they are equally far, merge their expectations."""
     farthest, expected, *_ = reader.failure
     if other[0] >= farthest:
         reader.failure = other

@@ -1,9 +1,4 @@
-"""Parses the ``Prefer`` header; pure.
-
-Names, values and rules are PostgREST's (``docs/reference/rest.md``, Preferences), based on RFC 7240.
-Extensions are ``resolution=match`` (see ``plan.write``), ``consistency=primary``, and time zone offsets,
-which are positive east of UTC.
-"""
+"""Parses the ``Prefer`` header (docs/reference/rest.md, Preferences)."""
 
 from __future__ import annotations
 
@@ -63,10 +58,10 @@ class End(Enum):
 
 
 class Preferences(NamedTuple):
-    """A client's preferences, None for each one not given.
+    """A client's preferences. Absent preferences are None.
 
     :ivar timezone: name of a time zone or an offset from UTC, as sent.
-    :ivar unknown: unknown preferences, which ``handling=strict`` rejects.  Empty without it.
+    :ivar unknown: unknown preferences to reject with ``handling=strict``. Otherwise empty.
     """
 
     count: Count | None = None  # type: ignore[assignment]  # hides the unused tuple.count
@@ -82,7 +77,7 @@ class Preferences(NamedTuple):
 
     @property
     def maximum(self) -> int | None:
-        """Maximum number of affected rows.  ``max-affected`` requires ``handling=strict``."""
+        """Maximum number of affected rows. ``max-affected`` requires ``handling=strict``."""
         return self.max_affected if self.strict else None
 
     @property
@@ -95,11 +90,11 @@ class Preferences(NamedTuple):
 
 
 class Action(Enum):
-    """The action of a request.  The enum's value is the set of preferences that apply to it."""
+    """The action of a request. The enum's value is the set of preferences that apply to it."""
 
     READ = frozenset({"count", "tx", "handling", "timezone", "consistency"})
     STREAM = READ - {"count"}
-    """A streamed read.  The number of rows is not known when the headers are sent."""
+    """A streamed read. The number of rows is not known when the headers are sent."""
     CALL = READ | {"max-affected"}
     PUT = READ | {"return"}
     DELETE = PUT | {"max-affected"}
@@ -135,10 +130,9 @@ def applied(preferences: Preferences, action: Action) -> str:
 def read_preferences(
     header: str | None, timezones: frozenset[str] = frozenset(), *, overrides_end: bool = False
 ) -> Preferences:
-    """Parse the header.  If a preference is repeated, the first value is used.
+    """Parse the header. If a preference is repeated, the first value is used.
 
-    :param timezones: names of time zones that the server accepts.
-    :param overrides_end: whether the client may choose how the transaction ends.
+    ``overrides_end`` is whether the client may choose how the transaction ends.
     """
     return _read(header, timezones, overrides_end) if header else NO_PREFERENCES
 
@@ -190,7 +184,7 @@ def _value(name: str, text: str, timezones: frozenset[str]) -> Any:
 
 
 def _zone(timezone: str) -> str:
-    """Return the value of the setting ``timezone``.  POSIX offsets are positive west of UTC."""
+    """Return the value of the setting ``timezone``. POSIX offsets are positive west of UTC."""
     match = _OFFSET.fullmatch(timezone)
     if match is None:
         return timezone

@@ -1,4 +1,4 @@
-"""Parses a query string into its shape, which determines the statement, and the values to bind; pure.
+"""Parses a query string into its shape, which determines the statement, and the values to bind.
 
 Statuses and messages are PostgREST's (``docs/reference/rest.md``).
 """
@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from dataapi.http import query_string as querystring
 from dataapi.http.errors import ApiError
-from dataapi.rest.parse.body import Objects
+from dataapi.rest.parse.body import Objects, WrittenRows
 from dataapi.rest.parse.filters import (
     MAX_CONDITIONS,
     FilterOperation,
@@ -43,10 +43,10 @@ from dataapi.rest.parse.window import NEGATIVE, Window, parse_count, parse_range
 EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
 """Parameters that may follow the path of an embedded resource, as in ``directors.order``."""
 RESERVED = EMBEDDABLE | {"select", "columns", "on_conflict"}
-"""Parameters that are not filters.  Columns with these names cannot be filtered."""
+"""Parameters that are not filters. Columns with these names cannot be filtered."""
 
 LONGEST_LOCATION = 2000
-"""Maximum length of a query string in ``Content-Location``.  Proxies reject long headers."""
+"""Maximum length of a query string in ``Content-Location``. Proxies reject long headers."""
 LONGEST_CACHED = 1000
 """Maximum length of a query string whose parsed form is cached."""
 LONGEST_CACHED_SELECT = 4000
@@ -64,16 +64,13 @@ def too_much(details: str) -> ApiError:
 _EQUAL = FilterOperation("eq")
 
 Pairs = tuple[tuple[str, str], ...]
-"""Pairs of names and values."""
 
 
 class SelectionShape(NamedTuple):
     """The part of a query string that determines the statement.
 
     :ivar select: value of ``select``, None if absent.
-    :ivar filters: parameter names and operations.
     :ivar logic: paths of embedded resources and their logic trees.
-    :ivar orders: names and values of ``order`` parameters.
     :ivar limits: dotted paths of the resources with a limit.
     :ivar offsets: dotted paths of the resources with an offset.
     """
@@ -88,12 +85,11 @@ class SelectionShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows and members that a query string selects, without values.  Compared by its shape.
+    """The rows and members that a query string selects, without values. Selections are compared by shape.
 
     :ivar items: items of ``select``, None if absent.
-    :ivar limits: paths of the resources with a limit.
-    :ivar offsets: paths of the resources with an offset.
-    :ivar relation_names: relation names that parameters use instead of the alias, with the alias.
+    :ivar relation_names: pairs of a relation's name and its alias, for parameters that use the name although
+        there is an alias.
     :ivar size: length of the shape in characters.
     """
 
@@ -127,8 +123,8 @@ class Values(NamedTuple):
 
     :ivar literals: values of filters, logic trees, limits and offsets, in this order.
     :ivar offset: number of skipped rows, for ``Content-Range``.
-    :ivar body: text of the body.
     :ivar objects: objects of the body if they identify their rows.
+    :ivar groups: groups of rows to write with related rows, by their numbers.
     :ivar arguments: all values of each argument of a call that has a slot, in the request's order.
     :ivar filter_texts: parameters of a call that look like filters but may be arguments.
     :ivar maximum: maximum number of rows that may be affected or returned, None for no limit.
@@ -138,6 +134,7 @@ class Values(NamedTuple):
     offset: int = 0
     body: str = ""
     objects: Objects = ()
+    groups: tuple[WrittenRows, ...] = ()
     arguments: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     filter_texts: Pairs = ()
     maximum: int | None = None
@@ -194,10 +191,8 @@ def _relation_names(path: EmbedPath, items: tuple[Item, ...]) -> Iterator[tuple[
 class QueryParameters(NamedTuple):
     """A parsed query string.
 
-    :ivar canonical: query string sorted by parameter name, for ``Content-Location``.  None if it is too long
+    :ivar canonical: query string sorted by parameter name, for ``Content-Location``. None if it is too long
         or the response has no such header.
-    :ivar columns: names in ``columns``, None if absent.
-    :ivar conflict: names in ``on_conflict``, None if absent.
     :ivar windowed: whether there is a ``limit`` or an ``offset``.
     """
 
@@ -215,8 +210,9 @@ def parse_query(
     """Parse a raw query string.
 
     :param header_range: the ``Range`` header of a GET.
-    :param is_call: whether a function is called.  If the request reads, the query string has its arguments.
-    :param reads: whether the request only reads.  ``columns`` and ``on_conflict`` are then ignored.
+    :param is_call: whether a function is called. If the request only reads, the query string contains the
+        arguments.
+    :param reads: whether the request only reads. ``columns`` and ``on_conflict`` are then ignored.
     :raises ApiError: PGRST100 (400) for a syntax error, PGRST103 (416) for an invalid range.
     """
     size = len(query) + len(header_range or "")
@@ -263,10 +259,7 @@ def _quoted(text: str) -> str:
 
 
 class _QueryParser:
-    """Classifies the parameters of one request.
-
-    :param has_arguments: whether parameters without an operator are arguments of a call.
-    """
+    """Classifies parameters. In a call that only reads, parameters without an operator are arguments."""
 
     def __init__(self, *, has_arguments: bool) -> None:
         self.arguments: list[tuple[str, str]] = []
@@ -283,8 +276,10 @@ class _QueryParser:
         self._conditions = 0
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Add parameters.  If one is repeated, its first value is used; of ``limit`` and ``offset``, the
-        last.
+        """Add parameters.
+
+        Filters, ``and``, ``or`` and arguments can be repeated. If another parameter is repeated, its first
+        value is used, but the last value of ``limit`` and ``offset``.
         """
         for name, value in pairs:
             embeds, _, word = name.rpartition(".")
@@ -329,7 +324,7 @@ class _QueryParser:
         limits, offsets, top = self._limits, self._offsets, Window()
         if header or limits or offsets:
             top = Window(limits.get(""), offsets.pop("", 0))
-            if top.limit == 0:  # As in PostgREST, an invalid range is then ignored.
+            if top.limit == 0:  # As in PostgREST, an invalid Range header is ignored if the limit is 0.
                 top = Window(0)
             else:
                 top = top.within(parse_range(header))

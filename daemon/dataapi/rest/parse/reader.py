@@ -1,4 +1,4 @@
-"""A backtracking reader.  Like PostgREST, it reports the farthest position that it reached; pure."""
+"""A backtracking reader. Like PostgREST, it reports the farthest position that it reached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ NAME = "field name (* or [a..z0..9_$])"
 END = "end of input"
 DELIMITER = "delimiter (.)"
 BLANKS = " \t"
-"""Characters allowed around tokens."""
 
 _WORD = re.compile(r"[\w $]+")
 _BLANKS = re.compile(f"[{BLANKS}]*")
@@ -21,13 +20,12 @@ T = TypeVar("T")
 
 
 class Mismatch(Exception):
-    """Raised when the text does not match.  The reader has recorded the expected text."""
+    """Raised when the text does not match. The reader has recorded the expected text."""
 
 
 def read_with(read: Callable[[Reader], T], text: str, subject: str) -> T:
-    """Run a reading function on a text.
+    """Run a reading function on a text. ``subject`` describes the text in errors.
 
-    :param subject: description of the text, for the error.
     :raises ApiError: PGRST100 (400) with the column of the syntax error.
     """
     reader = Reader(text)
@@ -38,15 +36,16 @@ def read_with(read: Callable[[Reader], T], text: str, subject: str) -> T:
 
 
 Failure = tuple[int, tuple[str, ...], str | None, bool]
-"""Farthest position reached, what was expected there, the unexpected character (None at the end), and whether
-the end was expected, in which case PostgREST quotes the character with single quotes.
+"""Farthest position, expected tokens, unexpected character or None, and whether the end was expected.
+
+If the end was expected, PostgREST quotes the character with single quotes.
 """
 
 
 class Reader:
     """A text and the current position in it.
 
-    :ivar failure: the farthest failure.  Restore it before trying an alternative.
+    :ivar failure: the farthest failure. Restore it before trying an alternative.
     """
 
     def __init__(self, text: str) -> None:
@@ -99,7 +98,6 @@ class Reader:
     # ------------------------------------------------------------ tokens
 
     def token(self, token: str, label: str | None = None) -> bool:
-        """Skip a token if it is next, and return whether it was."""
         if self.text.startswith(token, self.at):
             self.at += len(token)
             return True
@@ -122,7 +120,6 @@ class Reader:
         raise Mismatch
 
     def lexeme(self, token: str) -> bool:
-        """Skip a token and blanks around it if it is next."""
         start = self.at
         self.blanks()
         if self.token(token):

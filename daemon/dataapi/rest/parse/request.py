@@ -1,9 +1,8 @@
-"""Parses a request into one typed value.  Later stages do not read the URL, the headers or the body; pure."""
+"""Parses a request into one typed value. Later stages do not read the URL, the headers or the body."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dataapi.auth.caller import REST_PREFIX
 from dataapi.http import query_string as querystring
@@ -21,18 +20,26 @@ from dataapi.rest.parse.body import (
     read_objects,
     read_rows,
 )
+from dataapi.rest.parse.preconditions import (
+    MATCH,
+    NONE_MATCH,
+    UNMODIFIED,
+    Compared,
+    Preconditions,
+    read_preconditions,
+    unsupported_condition,
+)
 from dataapi.rest.parse.preferences import NO_PREFERENCES, Preferences, Resolution, read_preferences
 from dataapi.rest.parse.query import QueryParameters, Selection, Values, grouped, parse_query
-from dataapi.settings import Project
+from dataapi.settings import NESTED_INSERTS, Project
+
+if TYPE_CHECKING:
+    from dataapi.rest.parse.nested import NestedBody
 
 FUNCTIONS = "rpc/"
-"""Path prefix of functions."""
 
 READ_METHODS = ("GET", "HEAD")
-"""Methods that only read."""
 _WRITE_METHODS = ("POST", "PATCH", "PUT", "DELETE")
-CONDITIONAL_HEADERS = frozenset({"if-match", "if-none-match", "if-unmodified-since"})
-"""Headers that make a write conditional (RFC 9110 section 13.1)."""
 _CALL_METHODS = (*READ_METHODS, "POST")
 _TABLE_METHODS = (*_CALL_METHODS, "PATCH", "PUT", "DELETE")
 
@@ -49,12 +56,11 @@ UNPARSED_TYPES = ("text/plain", "text/xml", "application/octet-stream")
 class CallShape(NamedTuple):
     """The shape of a call's arguments.
 
-    :ivar names: names of all arguments.
     :ivar media_type: media type of a POST's body, None for GET.
     :ivar has_slots: whether each argument has its own slot, rather than being a member of the body.
     :ivar many: whether the body is an array of objects.
     :ivar as_text: whether the members of the body are text, even for JSON arguments.
-    :ivar unequal: whether the body's objects have different members.  ``names`` is then empty, but a function
+    :ivar unequal: whether the body's objects have different members. ``names`` is then empty, but a function
         may still accept the whole body.
     """
 
@@ -75,18 +81,15 @@ NO_ARGUMENTS = CallShape()
 
 
 class PlanInput(NamedTuple):
-    """Everything that determines the plan of a request.  Planners see nothing else, and it is the cache key.
+    """Everything that determines the plan of a request. It is the planners' only input, and the cache key.
 
     :ivar target: name of the table or function, "" for the root unless a function handles it.
-    :ivar is_call: whether the target is a function.
     :ivar is_root: whether the path is the root, which the function of ``db-root-spec`` may handle.
-    :ivar schema: the exposed schema of the request.
-    :ivar accept: the ``Accept`` header, None if absent.
-    :ivar preferences: the client's preferences.  ``max_affected`` is 0 if set, because it is a value.
+    :ivar preferences: the client's preferences. ``max_affected`` is 0 if set, because its value is bound and
+        does not determine the plan.
     :ivar columns: names in ``columns``, None if absent.
     :ivar conflict: names in ``on_conflict``, None if absent.
-    :ivar rows: shape of the rows to write.
-    :ivar call: shape of a call's arguments.
+    :ivar compared: property that the conditions of a write or HEAD compare, None without conditions.
     """
 
     method: str
@@ -101,10 +104,22 @@ class PlanInput(NamedTuple):
     conflict: tuple[str, ...] | None = None
     rows: RowShape = NO_ROWS.shape
     call: CallShape = NO_ARGUMENTS
+    compared: Compared | None = None
 
     @property
     def reads(self) -> bool:
         return self.method in READ_METHODS
+
+    @property
+    def builds_tag(self) -> bool:
+        """Whether a HEAD must build the body of the response to GET, for its entity tag.
+
+        A HEAD with a count has no entity tag unless it is conditional, because clients count large tables
+        with it.
+        """
+        if self.compared is not None:
+            return self.compared is Compared.CONTENT
+        return self.preferences.count is None
 
     @property
     def by_replica(self) -> bool:
@@ -119,10 +134,11 @@ class PlanInput(NamedTuple):
 class ApiRequest(NamedTuple):
     """A REST request as typed values.
 
-    :ivar values: values to bind to the plan's statements.
     :ivar canonical: canonical query string for ``Content-Location``, None for no header.
     :ivar profile: header with the schema of the response, if several are exposed.
     :ivar openapi: version of OpenAPI that a request for the root selects.
+    :ivar nested: body that may contain related rows. The rows of ``input`` are then not known yet.
+    :ivar preconditions: conditions on the current rows, None if there are none.
     """
 
     input: PlanInput
@@ -131,19 +147,19 @@ class ApiRequest(NamedTuple):
     canonical: str | None = None
     profile: tuple[tuple[str, str], ...] = ()
     openapi: str | None = None
+    nested: NestedBody | None = None
+    preconditions: Preconditions | None = None
 
 
 def parse_request(request: Request, project: Project, timezones: frozenset[str]) -> ApiRequest:
-    """Parse a request.  The query string and body are ignored if the target does not support the method.
+    """Parse a request. The query string and body are ignored if the target does not support the method.
 
-    :param timezones: names of time zones that the server accepts.
-    :raises ApiError: PGRST106 (406) and PGRST125 (404) for schema and path, PGRST100, PGRST102 and PGRST114
-        (400) and PGRST103 (416) for syntax errors and invalid values, PGRST127 (412) for a conditional write.
+    :raises ApiError: PGRST106 (406) for an invalid schema; PGRST125 (404) for an invalid path; PGRST100,
+        PGRST102, PGRST114 (400) or PGRST103 (416) for a syntax error or an invalid value; PGRST127 (412) for
+        a precondition that cannot be checked.
     """
     method, headers = request.method, request.headers
     reads = method in READ_METHODS
-    if method in _WRITE_METHODS and not CONDITIONAL_HEADERS.isdisjoint(headers):
-        raise _unconditional(headers)
     schema = schema_of(request, project.db_schemas)
     target, is_call = target_of(request.path)
     is_root = not target
@@ -153,18 +169,27 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
     if is_root and project.db_root_spec is not None:
         own_schema, _, target = project.db_root_spec.rpartition(".")
         schema, is_call = own_schema or schema, True
-    query, values, openapi = NO_QUERY, NO_QUERY.values, None
+    query, values, openapi, nested = NO_QUERY, NO_QUERY.values, None, None
     rows, call = NO_ROWS.shape, NO_ARGUMENTS
     if not target:
         openapi = dict(querystring.lenient_pairs(request.query)).get("openapi") or None
     elif method in (_CALL_METHODS if is_call else _TABLE_METHODS):
         # RFC 9110 section 14.2: Range applies only to GET.
         header_range = headers.get("range") if method == "GET" else None
-        query = parse_query(request.query, header_range, is_call=is_call, reads=reads)
+        if header_range is not None and "if-range" in headers:
+            # RFC 9110 section 13.1.5: the entity tag of the whole response is not known, so If-Range does not
+            # match.
+            header_range = None
+        query_string = request.query
+        if method == "POST" and not is_call and NESTED_INSERTS in project.rest_features:
+            from dataapi.rest.parse.nested import read_nested  # noqa: PLC0415 - only if configured
+
+            query_string, nested = read_nested(request)
+        query = parse_query(query_string, header_range, is_call=is_call, reads=reads)
         values = query.values
         if is_call:
             call, values = _call(request, query)
-        elif not reads:
+        elif not reads and nested is None:
             payload = NO_ROWS if method == "DELETE" else _rows(request, query, preferences)
             rows, values = payload.shape, values._replace(body=payload.text, objects=payload.objects)
     keyed_preferences = preferences
@@ -186,19 +211,27 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
         rows,
         call,
     )
-    return ApiRequest(plan_input, preferences, values, query.canonical, profile, openapi)
+    parsed = ApiRequest(plan_input, preferences, values, query.canonical, profile, openapi, nested)
+    if NONE_MATCH in headers or MATCH in headers or UNMODIFIED in headers:
+        return _conditional(request, parsed)
+    return parsed
 
 
-def _unconditional(headers: Mapping[str, str]) -> ApiError:
-    [name, *_] = sorted(CONDITIONAL_HEADERS.intersection(headers))
-    # Not 501: clients and proxies treat it as a failure of the server.
-    return ApiError(
-        412,
-        "PGRST127",
-        "Feature not implemented",
-        details=f"Writes with the header {name.title()} are not implemented. Nothing was changed.",
-        hint="Filter by a column that changes with the row, such as a version or a modification time.",
-    )
+def _conditional(request: Request, parsed: ApiRequest) -> ApiRequest:
+    headers, plan_input = request.headers, parsed.input
+    if plan_input.method in _WRITE_METHODS:
+        # RFC 9110 section 13.1.4: If-Match takes precedence over If-Unmodified-Since.
+        if UNMODIFIED in headers and MATCH not in headers:
+            details = "Rows have no modification time, so If-Unmodified-Since cannot be checked."
+            raise unsupported_condition(details, "Send If-Match with the ETag of a read.")
+        if plan_input.is_call or not plan_input.target:
+            raise unsupported_condition("Only reads and writes of tables can be conditional.")
+    preconditions = read_preconditions(headers)
+    if preconditions is None or plan_input.method == "OPTIONS":
+        return parsed
+    if plan_input.method != "GET":
+        plan_input = plan_input._replace(compared=preconditions.compared)
+    return parsed._replace(input=plan_input, preconditions=preconditions)
 
 
 def target_of(path: str) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""Parses ``select``, ``order``, ``columns`` and parameter names; pure.
+"""Parses ``select``, ``order``, ``columns`` and parameter names.
 
 Syntax errors raise ``ApiError`` with their position (PGRST100, 400).
 """
@@ -23,7 +23,7 @@ MAX_NAMES = 1600
 MAX_EMBED_DEPTH = 20
 """Maximum nesting depth of embedded resources."""
 LONGEST_EMBED_PATH = MAX_EMBED_DEPTH + 5
-"""Maximum number of dotted names in a parameter: the path of an embedded resource and what may follow it."""
+"""Maximum number of dotted names in a parameter: the path of an embedded resource, and further names."""
 
 JOINS = ("inner", "left")
 """Words after ``!`` that are not hints."""
@@ -44,10 +44,7 @@ _NULLS = {"nullsfirst": True, "nullslast": False}
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """A step into a JSON value: ``->name``, or ``->>name`` for the value as text.
-
-    :ivar is_index: whether the operand is an array index.
-    """
+    """A step into a JSON value: ``->name``, or ``->>name`` for the value as text."""
 
     operand: str
     as_text: bool
@@ -67,7 +64,7 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``alias:name->path::cast.aggregate()::cast``.  The name is "" for a bare ``count()``."""
+    """``alias:name->path::cast.aggregate()::cast``. The name is "" for a bare ``count()``."""
 
     name: str
     alias: str | None = None
@@ -97,7 +94,7 @@ class Embed:
 
     @property
     def silent(self) -> bool:
-        """Whether the response contains nothing of the resource.  It then only serves as a filter."""
+        """Whether the resource only serves as a filter: the response contains nothing of it."""
         return all(isinstance(item, Embed) and item.silent for item in self.items)
 
     @property
@@ -110,7 +107,7 @@ Item = Star | Field | Embed
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """``name.direction.nulls`` in ``order``.  Omitted parts are None.
+    """``name.direction.nulls`` in ``order``. Omitted parts are None.
 
     :ivar relation: embedded resource to order by, for ``relation(name)``.
     """
@@ -337,7 +334,7 @@ def _term(reader: Reader) -> Term:
         relation, name = name, reader.name()
     path = json_path(reader)
     if relation is not None and not reader.token(")"):
-        # Not an order by a relation, so the opening parenthesis is the unexpected character.
+        # This is not an order by a relation, so the opening parenthesis is the unexpected character.
         reader.at, reader.failure = start, failure
         relation, path = None, json_path(reader)
     reader.blanks()

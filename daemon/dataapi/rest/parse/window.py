@@ -1,4 +1,4 @@
-"""Parses limits, offsets and ``Range`` (docs/reference/rest.md, Ranges); pure."""
+"""Parses limits, offsets and ``Range`` (docs/reference/rest.md, Ranges)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Window(NamedTuple):
 def parse_count(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter, at most ``MAXIMUM``.
 
-    Values that are not integers and negative offsets of embedded rows are ignored.  As in PostgREST, the
+    Values that are not integers and negative offsets of embedded rows are ignored. As in PostgREST, the
     offset of the outermost rows may be negative.
 
     :raises ApiError: PGRST103 (416) if the limit is negative.
@@ -53,7 +53,7 @@ def parse_count(text: str, parameter: str) -> int | None:
 
 
 def parse_range(text: str | None) -> Window:
-    """Parse a ``Range`` header.  As HTTP requires, other units are ignored.
+    """Parse a ``Range`` header. As HTTP requires, other units are ignored.
 
     :raises ApiError: PGRST103 (416) if the range ends before it begins.
     """

@@ -1,1 +1,1 @@
-"""Planning of REST requests against the catalog of one role; pure."""
+"""Planning of REST requests against the catalog of one role."""

@@ -1,4 +1,4 @@
-"""Plans function calls under ``/rpc/`` (docs/reference/rest.md, Functions); pure."""
+"""Plans function calls under ``/rpc/`` (docs/reference/rest.md, Functions)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dataapi.sql.statement import Compiled, Guard
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _VALUE = Value(ColumnRef(SCALAR))
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
-"""Types to read arguments as instead of types whose bare SQL name has a length of one."""
+"""Replacements for types whose SQL name without a length implies a length of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,9 @@ class _Call:
 def plan(role: RestRole, plan_input: PlanInput) -> Plan:
     """Plan a call, or respond to OPTIONS.
 
-    :raises ApiError: PGRST101 (405) for other methods, PGRST202 (404) and PGRST203 (300) if no function or
-        several functions match, PGRST107 (406), PGRST122 and PGRST128 (400).
+    :raises ApiError: PGRST101 (405) for other methods, PGRST102 (400) if the body's objects have different
+        keys, PGRST202 (404) if no function matches, PGRST203 (300) if several functions match, PGRST107 (406)
+        if no accepted media type is available, PGRST128 (400) if ``max-affected`` cannot be checked.
     """
     if plan_input.method not in _METHODS:
         raise ApiError(405, "PGRST101", f"Cannot use the {plan_input.method} method on RPC")
@@ -108,7 +109,7 @@ def _choose(
 ) -> tuple[PlanInput, FiltersAsArguments | None, ChosenFunction]:
     """Return the input with all arguments, the filters that are arguments, and the function to call.
 
-    A value may look like a filter by chance.  Filters are only used as arguments if no function matches
+    A value may look like a filter by chance. Filters are only used as arguments if no function matches
     otherwise.
     """
     call = plan_input.call
@@ -179,7 +180,9 @@ def _compile(call: _Call) -> tuple[Compiled, ...]:
 
 def _body(call: _Call) -> Body:
     shape, kind = call.result.shape, call.media.kind
-    if call.input.method == "HEAD" or shape is ResultShape.VOID:
+    if call.input.method == "HEAD" and not call.input.builds_tag:
+        return Form.NONE
+    if shape is ResultShape.VOID or kind is MediaKind.LINES:
         return Form.NONE
     if kind is MediaKind.RAW:
         return Raw(call.result.content)
@@ -189,7 +192,10 @@ def _body(call: _Call) -> Body:
 
 
 def _guard(call: _Call) -> Guard | None:
-    """Return the bound that the statement checks, so that the function's changes are rolled back."""
+    """Return the guard of the number of rows.
+
+    The statement checks it, so that an error undoes the function's changes.
+    """
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
     bounded = call.input.preferences.maximum is not None
@@ -224,8 +230,8 @@ def _function_call(call: _Call) -> FunctionCall:
 def _slot(argument: Argument, type_: Type) -> Parameter:
     """Return the slot of an argument.
 
-    Types that are not built in are left for PostgreSQL to infer from the function, because naming a type
-    needs a privilege on its schema.
+    PostgreSQL infers types that are not built in from the function, because naming a type requires a
+    privilege on its schema.
     """
     named = type_.schema == "pg_catalog" and type_.category != "P"
     return Parameter(

@@ -1,8 +1,6 @@
-"""The tree of embedded resources of a request, with their relationships and parameters; pure.
+"""The tree of embedded resources of a request, with their relationships and parameters.
 
-PostgREST's rules determine the resource of a parameter (``docs/reference/rest.md``, Embedding) and the
-relationship of a resource (Relationships).  A relationship is named by its table, a constraint or a key
-column. A hint selects one of several relationships.
+See docs/reference/rest.md, Embedding, and docs/reference/rest.md, Relationships.
 """
 
 from __future__ import annotations
@@ -90,9 +88,8 @@ def build_embed_tree(
 ) -> Resource:
     """Return the tree of a selection's resources.
 
-    :param project: limits, and whether aggregate functions may be used (``db-aggregates-enabled``).
-    :raises ApiError: Unknown names, ambiguous relationships, too many items or members, or forbidden
-        aggregates.
+    :raises ApiError: A name is unknown, a relationship is ambiguous, there are too many items or members, or
+        aggregates are not allowed.
     """
     _check_size(selection.items or ())
     root = Resource(relation, selection.items or (Star(),))
@@ -130,7 +127,7 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
     for item in resource.items:
         if isinstance(item, Embed):
             if item.member is not None and item.member in members:
-                # A JSON object can only have one of them.
+                # A JSON object cannot have two members with the same name.
                 raise ApiError(
                     400,
                     "42712",
@@ -141,7 +138,7 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
             members.add(item.member)
             relationship = find_relationship(tables, resource.relation, item)
             is_direct = not isinstance(relationship, JunctionRelationship)
-            # The name in errors about its columns, as in PostgREST.
+            # The name of the resource in errors about its columns, as in PostgREST.
             alias = f"{relationship.target.name}_{depth}" if is_direct else None
             child = Resource(Relation.of(relationship.target, alias), item.items, item, relationship)
             resource.children.append(child)
@@ -215,7 +212,7 @@ def _is_aggregate(item: Item) -> bool:
 
 
 StoredRelationship = KeyRelationship | JunctionRelationship
-"""A relationship by foreign keys rather than by a function."""
+"""A relationship that is defined by foreign keys rather than by a function."""
 
 _BARE = re.compile(r"[\w$]+(?:[ -]?[\w$]+)*")
 """Names that need no quotes in ``select``."""
@@ -229,7 +226,7 @@ _CARDINALITIES = tuple(Cardinality)
 
 
 def find_relationship(tables: RoleTables, relation: Relation, embed: Embed) -> Relationship:
-    """Return the relationship by which a resource is embedded.
+    """Return the relationship for embedding a resource.
 
     :raises ApiError: PGRST200 (400) if there is none, PGRST201 (300) if there are several, 42501 (401, 403)
         if the role has no privilege on one of its tables.
@@ -273,7 +270,7 @@ def matching(
 ) -> list[Relationship]:
     """Return the relationships that match a name and a hint.
 
-    :param schema: schema of the request.  Relationships through junction tables in it take precedence.
+    Relationships through junction tables in the schema of the request take precedence.
     """
     stored, named = list[StoredRelationship](), list[StoredRelationship]()
     for each in relationships:
@@ -320,13 +317,12 @@ def _only_columns(relationship: KeyRelationship) -> tuple[str | None, str | None
 
 def _junction_fits(relationship: JunctionRelationship, hint: str | None) -> bool:
     if relationship.table is relationship.target:
-        # Both keys reference the same table, so only a column can identify the near one.
+        # Both foreign keys reference the same table, so the hint must be a column of the near foreign key.
         return hint is not None and hint == _only_columns(relationship.near)[1]
     return hint is None or hint == relationship.junction.name
 
 
 def _long_hints(relationship: StoredRelationship) -> tuple[str, ...]:
-    """Return longer hints, for relationships whose short hints are ambiguous."""
     if isinstance(relationship, KeyRelationship):
         pairs = relationship.pairs
         if relationship.table is relationship.target and relationship.outgoing:
@@ -375,7 +371,7 @@ def _ambiguous(
 
 
 def _choice(usable: list[Relationship], relationship: StoredRelationship, schema: str) -> str:
-    """Return the shortest unambiguous item of ``select`` for a relationship, if possible as in PostgREST."""
+    """Return a short, unambiguous item of ``select`` for a relationship, PostgREST's if possible."""
     target, choices = relationship.target.name, list[tuple[str, str | None]]()
     if isinstance(relationship, JunctionRelationship):
         choices = [(target, relationship.junction.name), (target, _only_columns(relationship.near)[1])]

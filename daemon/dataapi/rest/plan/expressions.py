@@ -1,4 +1,4 @@
-"""Converts fields and filters to expressions and conditions of the SQL algebra; pure."""
+"""Converts fields and filters to expressions and conditions of the SQL algebra."""
 
 from __future__ import annotations
 
@@ -109,8 +109,7 @@ class MaxAffected:
 class ArgumentValue:
     """An argument of a call that has its own slot.
 
-    :ivar variadic: whether to bind an array of all values of the argument.  Otherwise, the last value is
-        used.
+    If the argument is variadic, an array of all its values is bound, otherwise the last one.
     """
 
     name: str
@@ -131,10 +130,7 @@ class BodyText:
 
 @dataclass(frozen=True, slots=True)
 class TypedExpression:
-    """An expression and the type of its values.
-
-    :ivar type: OID of the type, None if unknown.
-    """
+    """An expression and the OID of its type, None if unknown."""
 
     expression: Expression
     type: int | None
@@ -236,10 +232,10 @@ RowsOf = Callable[[Resource], Rows]
 
 
 def conditions_of(tables: RoleTables, resource: Resource, rows_of: RowsOf) -> list[Condition]:
-    """Return the conditions of a resource's filters and logic trees.
+    """Return the conditions of a resource's filters and logic trees, including conditions on embedded rows.
 
-    :param rows_of: returns the rows of an embedded resource, for filters on their existence.
-    :raises ApiError: 42703 (400) for an unknown column, PGRST120 (400) for any other filter on a resource.
+    :raises ApiError: 42703 (400) for an unknown column, PGRST120 (400) for a filter on an embedded resource
+        other than a test for null.
     """
 
     def condition(tree: LogicTree, position: int) -> tuple[Condition, int]:
@@ -302,7 +298,7 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
 def _value(
     types: Types, left: TypedExpression, position: int, *, many: bool = False
 ) -> Parameter | Converted:
-    """Return a value to compare with.  PostgreSQL infers its type, unless a domain converts text itself."""
+    """Return a value to compare with. PostgreSQL infers its type, unless a domain converts text itself."""
     function = types.representation(TEXT, left.type)
     if function is None:
         return Parameter(Literal(position))

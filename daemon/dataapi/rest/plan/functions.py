@@ -1,4 +1,4 @@
-"""The functions that a role may call, overload resolution, and function results; pure."""
+"""The functions that a role may call, overload resolution, and function results."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ class ResultShape(Enum):
 class FunctionResult:
     """The result of a function.
 
-    :ivar relation: relation of its rows.  Values are rows of one column.
+    :ivar relation: relation of its rows. Values are rows of one column.
     :ivar raw: media types in which its only value can be returned unchanged, ``*/*`` for any.
-    :ivar content: type of that value.
     """
 
     shape: ResultShape
@@ -103,10 +102,7 @@ _BODIES = {type_: media_type for media_type, types in WHOLE_BODY.items() for typ
 
 @dataclass(frozen=True, slots=True)
 class ChosenFunction:
-    """The function to call.
-
-    :ivar whole: whether its single unnamed argument receives the whole body.
-    """
+    """The function to call. ``whole`` is whether its single unnamed argument receives the whole body."""
 
     function: Function
     whole: bool
@@ -117,7 +113,7 @@ def choose(catalog: Catalog, candidates: Sequence[Function], arguments: CallShap
 
     Functions that accept the argument names take precedence over functions that accept the whole body.
 
-    :raises ApiError: PGRST203 (300) if several functions do.
+    :raises ApiError: PGRST203 (300) if several functions accept them.
     """
     matching = [each for each in candidates if _accepts_names(each, arguments)]
     whole = [each for each in candidates if _accepts_body(catalog, each, arguments)] if not matching else []
@@ -130,9 +126,30 @@ def choose(catalog: Catalog, candidates: Sequence[Function], arguments: CallShap
 def _accepts_names(function: Function, arguments: CallShape) -> bool:
     if not function.arguments:
         return not arguments.names and not arguments.unparsed
-    required = {argument.name for argument in function.arguments if argument.default is None}
-    optional = {argument.name for argument in function.arguments if argument.default is not None}
-    return "" not in arguments.names and arguments.names - optional == required
+    required, allowed = _names_of(function)
+    return "" not in arguments.names and required <= arguments.names <= allowed
+
+
+def always_ambiguous(catalog: Catalog, function: Function, overloads: Iterable[Function]) -> ApiError | None:
+    """Return the error of every call of a function if another function accepts all these calls, else None."""
+    body = whole_body(catalog, function)
+    rivals = [
+        each
+        for each in overloads
+        if each is not function and whole_body(catalog, each) == body and _accepts_all_of(each, function)
+    ]
+    return _ambiguous(catalog, [function, *rivals]) if rivals else None
+
+
+def _accepts_all_of(one: Function, other: Function) -> bool:
+    (required, allowed), (other_required, other_allowed) = _names_of(one), _names_of(other)
+    return required <= other_required and other_allowed <= allowed
+
+
+def _names_of(function: Function) -> tuple[frozenset[str], frozenset[str]]:
+    arguments = function.arguments
+    required = frozenset(argument.name for argument in arguments if argument.default is None)
+    return required, frozenset(argument.name for argument in arguments)
 
 
 def _accepts_body(catalog: Catalog, function: Function, arguments: CallShape) -> bool:
@@ -143,7 +160,6 @@ def _accepts_body(catalog: Catalog, function: Function, arguments: CallShape) ->
 
 
 def is_callable(catalog: Catalog, function: Function) -> bool:
-    """Whether requests can call a function: its arguments are named, or it accepts a whole body."""
     return all(argument.name for argument in function.arguments) or whole_body(catalog, function) is not None
 
 
@@ -218,9 +234,7 @@ def _names(names: Iterable[str]) -> str:
 class RoleFunctions:
     """The functions of a catalog that a role may call.
 
-    They are collected on first use, so that roles that only read tables do not pay for it.
-
-    :param anonymous: whether this is the role of anonymous callers.
+    They are collected on first use, so that no time is lost for roles that only read tables.
     """
 
     def __init__(self, catalog: Catalog, role: str, *, anonymous: bool) -> None:
@@ -233,7 +247,8 @@ class RoleFunctions:
     def named(self, schema: str, name: str) -> Sequence[Function]:
         """Return the overloads of a function that the role may call, empty if there is no such function.
 
-        :raises ApiError: 42501 (401, 403) if there are overloads but the role may not call any.
+        :raises ApiError: 42501 (401, 403) if there are overloads but the role is not allowed to call any of
+            them.
         """
         overloads = self._by_name.get((schema, name), ())
         for function in () if overloads else self._catalog.functions:

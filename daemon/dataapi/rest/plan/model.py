@@ -1,4 +1,4 @@
-"""Plans as values.  They depend on a ``PlanInput`` only, so requests with equal inputs share them."""
+"""Plans as values. They depend on a ``PlanInput`` only, so requests with equal inputs share them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from dataapi.sql.statement import Compiled
 
 @dataclass(frozen=True, slots=True)
 class ReadResponse:
-    """A response with rows of a table."""
+    """A response with rows of a table. Every response with rows of the table has these headers."""
+
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResponse:
-    """A response to a write.
+    """A response to a write. ``represents`` is whether the body contains the rows.
 
-    :ivar represents: whether the body contains the rows.
-    :ivar merges: whether inserted rows are counted separately from updated ones.
+    ``merges`` is whether inserted rows are counted separately from updated ones.
     """
 
     action: Action
@@ -37,10 +38,7 @@ class WriteResponse:
 class CallResponse:
     """A response with the result of a function.
 
-    :ivar is_void: whether the function returns nothing.
-    :ivar is_single: whether the result is one value or row.
-    :ivar is_binary: whether the body is a ``bytea``.
-    :ivar unwrapped: whether to remove the brackets of a one-element array.
+    ``unwrapped`` is whether to remove the brackets of a one-element array.
     """
 
     is_void: bool
@@ -50,15 +48,11 @@ class CallResponse:
 
 
 ResponseKind = ReadResponse | WriteResponse | CallResponse
-"""Kinds of responses.  Each has its own rules for building the reply from the result row."""
 
 
 @dataclass(frozen=True, slots=True)
 class FiltersAsArguments:
-    """Parameters of a call that look like filters but are arguments.
-
-    :ivar shape: the selection as sent, including these filters.
-    """
+    """Parameters of a call that look like filters but are arguments, and the selection as sent."""
 
     shape: SelectionShape
     names: Collection[str]
@@ -79,7 +73,7 @@ class FiltersAsArguments:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKeys:
-    """Objects that identify their rows by a key.  The keys must be distinct."""
+    """Objects that identify their rows by a key. The keys must be distinct."""
 
     key: tuple[str, ...]
 
@@ -90,26 +84,26 @@ class UniqueKeys:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedRows:
-    """Streamed rows.  Their number cannot be limited, because some are sent before others are read."""
+    """Streamed rows. Their number cannot be limited, because some are sent before others are read."""
 
     def adapt(self, values: Values) -> Values:
         raise not_followed(f"max-affected={values.maximum}")
 
 
 AdaptedValues = FiltersAsArguments | UniqueKeys | UnlimitedRows
-"""Ways to derive the values of the statements from those of the request."""
 
 
 class StatementPlan(NamedTuple):
-    """Statements to run in order, and the kind of response to build from the last one's row.
+    """Statements to run in order, and the kind of response to build from the row of the last one.
 
     :ivar statements: the last one returns a ``ResultRow``.
-    :ivar media: the negotiated media type.  If it has ``explain``, the statement's plan is returned.
+    :ivar media: the negotiated media type. If it has ``explain``, the statement's plan is returned.
     :ivar settings: further settings of the transaction, as (name, value).
     :ivar adapted: adapter for the values of a request, None if there is nothing to adapt.
-    :ivar estimated: statement without its page.  Its estimated number of rows replaces a total that is None
-        or larger than ``estimated_beyond``.
-    :ivar by_replica: whether a replica may run the statements.
+    :ivar estimated: statement without its page. Its estimated number of rows replaces a total that is None or
+        larger than ``estimated_beyond``.
+    :ivar current: for a conditional write, statement that reads the rows as a GET would. Its ``ResultRow``
+        has the total.
     """
 
     statements: tuple[Compiled, ...]
@@ -121,6 +115,7 @@ class StatementPlan(NamedTuple):
     estimated: Compiled | None = None
     estimated_beyond: int | None = None
     by_replica: bool = False
+    current: Compiled | None = None
 
     @property
     def explained(self) -> Compiled:
@@ -129,13 +124,10 @@ class StatementPlan(NamedTuple):
 
 
 class StreamPlan(NamedTuple):
-    """A read whose rows are streamed.
+    """A read whose rows are streamed. See also ``StatementPlan`` and ``ReadResponse``.
 
-    :ivar statements: a single statement.  It returns the bytes to send for each row.
+    :ivar statements: a single statement. It returns the bytes to send for each row.
     :ivar prefix: bytes before the first row, such as a header line.
-    :ivar settings: see ``StatementPlan``.
-    :ivar adapted: see ``StatementPlan``.
-    :ivar by_replica: see ``StatementPlan``.
     """
 
     statements: tuple[Compiled, ...]
@@ -144,7 +136,8 @@ class StreamPlan(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()
     adapted: AdaptedValues | None = None
     by_replica: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 Plan = StatementPlan | StreamPlan | Reply
-"""The plan of a request.  A ``Reply`` needs no database access."""
+"""The plan of a request. A ``Reply`` needs no database access."""

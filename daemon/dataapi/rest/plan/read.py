@@ -1,4 +1,4 @@
-"""Plans reads of tables; pure."""
+"""Plans reads of tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataapi.catalog.model import Catalog, Table
 from dataapi.http.messages import Reply
 from dataapi.rest.media_output import Form, csv_header
 from dataapi.rest.negotiation import Media, MediaKind
+from dataapi.rest.parse.preconditions import Compared
 from dataapi.rest.parse.preferences import Count
 from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan.expressions import FixedText
@@ -23,14 +24,19 @@ def plan(role: RestRole, plan_input: PlanInput) -> Plan:
     if plan_input.method == "OPTIONS":
         return Reply(200, (("Allow", allowed(role.catalog, table)),), b"")
     media = role.media(plan_input, table, lines=True)
+    streams = media.explain is None and _streams(role, plan_input, media)
+    cache_control = role.catalog.directives.table(table.oid).rest_cache_control
+    headers = (("Cache-Control", cache_control),) if cache_control else ()
+    if streams and plan_input.method != "HEAD":
+        return _streamed(role, plan_input, table, media, headers)
     has_body = plan_input.method != "HEAD" or media.explain is not None
-    if has_body and media.explain is None and _streams(role, plan_input, media):
-        return _streamed(role, plan_input, table, media)
+    if not has_body and not streams:
+        has_body = plan_input.builds_tag
     statement, *estimated = _compile(role, table, plan_input, media if has_body else None)
     return StatementPlan(
         (statement,),
         media,
-        ReadResponse(),
+        ReadResponse(headers),
         True,
         estimated=estimated[0] if estimated else None,
         estimated_beyond=role.project.db_max_rows,
@@ -38,12 +44,27 @@ def plan(role: RestRole, plan_input: PlanInput) -> Plan:
     )
 
 
+def compile_current(role: RestRole, plan_input: PlanInput, table: Table, media: Media) -> Compiled:
+    """Return the statement that reads the rows of a conditional write as a GET would, and counts them.
+
+    Only ``Compared.CONTENT`` needs a body. Streams and plans have no entity tag.
+    """
+    counted = plan_input._replace(preferences=plan_input.preferences._replace(count=Count.EXACT))
+    has_body = (
+        plan_input.compared is Compared.CONTENT
+        and media.explain is None
+        and not _streams(role, plan_input, media)
+    )
+    [statement] = _compile(role, table, counted, media if has_body else None)
+    return statement
+
+
 def _compile(
     role: RestRole, table: Table, plan_input: PlanInput, media: Media | None
 ) -> tuple[Compiled, ...]:
     """Return the statement of a read, and the statement to estimate its rows if the count is estimated.
 
-    :param media: None if rows are only counted.
+    If there is no media type, rows are only counted.
     """
     maximum, count = role.project.db_max_rows, plan_input.preferences.count
     planner = role.planner(Relation.of(table), plan_input.selection)
@@ -76,13 +97,25 @@ def _streams(role: RestRole, plan_input: PlanInput, media: Media) -> bool:
     return not bounded and not needs_all_rows
 
 
-def _streamed(role: RestRole, plan_input: PlanInput, table: Table, media: Media) -> StreamPlan:
+def _streamed(
+    role: RestRole,
+    plan_input: PlanInput,
+    table: Table,
+    media: Media,
+    headers: tuple[tuple[str, str], ...],
+) -> StreamPlan:
     planner = role.planner(Relation.of(table), plan_input.selection)
     record = planner.record()
     form = Form.CSV if media.kind is MediaKind.CSV else Form.ARRAY
     statement = compile_lines(planner.rows(), record, form, role.project.longest_line, role.dialect)
     prefix = csv_header(record, _name).encode() if form is Form.CSV else b""
-    return StreamPlan((statement,), media, prefix, by_replica=plan_input.by_replica)
+    return StreamPlan(
+        (statement,),
+        media,
+        prefix,
+        by_replica=plan_input.by_replica,
+        headers=headers,
+    )
 
 
 def _name(key: Parameter) -> str:

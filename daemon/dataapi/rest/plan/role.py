@@ -37,10 +37,7 @@ class PlanCacheFigures:
 
 
 class RestRole:
-    """One role's view of a catalog, and the plans made for it.
-
-    :ivar dialect: SQL dialect of the statements.
-    """
+    """One role's view of a catalog, and the plans made for it."""
 
     def __init__(self, project: Project, tables: CatalogTables, role: str, figures: PlanCacheFigures) -> None:
         self._anonymous = anonymous = role == project.db_anon_role
@@ -68,6 +65,8 @@ class RestRole:
         """
         self._figures.misses += 1
         size, length = plan_input.size, sum(len(each.statement.text) for each in plan.statements)
+        if isinstance(plan, StatementPlan) and plan.current is not None:
+            length += len(plan.current.statement.text)
         if size > LONGEST_CACHED_INPUT or length > LONGEST_CACHED_STATEMENTS:
             return plan._replace(statements=tuple([each.unprepared() for each in plan.statements]))
         self._plans.put(plan_input, plan, size + length)
@@ -102,11 +101,9 @@ class RestRole:
         raw: tuple[str, ...] = (),
         lines: bool = False,
     ) -> Media:
-        """Return the available media type that the client prefers.
+        """Return the available media type that the client prefers, given the table of the response's rows.
 
-        :param table: table of the response's rows, None for other rows.
         :param raw: media types in which a function's only value can be returned unchanged.
-        :param lines: whether the rows can be streamed.
         :raises ApiError: PGRST107 (406) if none of the accepted media types is available.
         """
         # A media type handler for a table accepts only whole rows.

@@ -1,10 +1,11 @@
-"""Converts a selection to rows of the SQL algebra and their members, for one role; pure."""
+"""Converts a selection to rows of the SQL algebra and their members, for one role."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
+from dataapi.catalog.model import Catalog, Table
 from dataapi.catalog.relationships import (
     ComputedRelationship,
     JunctionRelationship,
@@ -51,7 +52,12 @@ from dataapi.sql.outputs import Key, Output, Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 
 MAX_RESOURCES_AND_CONDITIONS = 2500
-"""Maximum number of occurrences of resources and conditions in a statement.  Some occur more than once."""
+"""Maximum number of occurrences of resources and conditions in a statement. Each may occur several times."""
+
+
+def max_rows(catalog: Catalog, table: Table | None, default: int | None) -> int | None:
+    own = None if table is None else catalog.directives.table(table.oid).rest_max_rows
+    return default if own is None else own
 
 
 class RowPlanner:
@@ -61,9 +67,7 @@ class RowPlanner:
     embedded, PGRST200 and PGRST201 for resources that cannot be embedded, PGRST118, PGRST120, PGRST123, 42703
     and 42704.
 
-    :param relation: relation of the rows.
-    :param project: limits.  A table's directive takes precedence over ``db-max-rows``.
-    :param written: whether the rows are written by the request.  ``db-max-rows`` does not limit those.
+    :param written: whether the request writes the rows. ``db-max-rows`` does not limit written rows.
     """
 
     def __init__(
@@ -102,8 +106,7 @@ class RowPlanner:
         conditions = conditions_of(self._tables, resource, self._rows)
         where = all_of([*conditions, *self._required(resource)])
         table = resource.relation.table
-        own = None if table is None else self._tables.catalog.directives.table(table.oid).rest_max_rows
-        maximum = 1 if resource.to_one else (self._maximum if own is None else own)
+        maximum = 1 if resource.to_one else max_rows(self._tables.catalog, table, self._maximum)
         limit: Parameter | int | None = maximum
         if resource.limit is not None:
             limit = Parameter(CappedLimit(resource.limit, maximum), "bigint")
@@ -121,7 +124,7 @@ class RowPlanner:
         )
 
     def _count(self, resource: Resource) -> None:
-        """Count an occurrence of a resource in the statement.  Filters by a resource repeat it."""
+        """Count an occurrence of a resource in the statement. Filters by a resource repeat it."""
         self._occurrences += 1 + len(resource.order)
         self._occurrences += sum(1 for tree, _ in resource.filters for _ in leaves(tree))
         if self._occurrences > MAX_RESOURCES_AND_CONDITIONS:
@@ -179,9 +182,7 @@ class RowPlanner:
 
 
 def _is_unique(resource: Resource) -> bool:
-    """Whether a unique key identifies the only row of an embedded resource, and no limit or offset excludes
-    it.
-    """
+    """Whether a unique key identifies an embedded row, and no limit or offset excludes it."""
     relationship = resource.relationship
     if not isinstance(relationship, KeyRelationship) or not relationship.to_one:
         return False
@@ -215,7 +216,6 @@ Member = tuple[Key, Output]
 def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resource], Rows]) -> Record:
     """Return the record of a resource's rows, including embedded resources.
 
-    :param rows_of: returns the rows of an embedded resource.
     :raises ApiError: 42703 or 42704 (400) for an unknown column or type.
     """
     members: list[Member | Spread] = []
@@ -277,7 +277,8 @@ def _embedded(
 def _with_count_aggregate(tables: RoleTables, relation: Relation, field: Field) -> Field:
     """Convert the field ``count`` to an aggregate, unless there is a column of that name.
 
-    In PostgREST, this works because of PostgreSQL's ``table.function`` notation, so no setting is needed.
+    It works even with ``db-aggregates-enabled = no``, as in PostgREST, where ``count`` is PostgreSQL's
+    ``table.function`` notation.
     """
     if field.name != "count" or field.path or field.aggregate or has_field(tables, relation, "count"):
         return field
@@ -325,8 +326,8 @@ def _cast(tables: RoleTables, expression: Expression, name: str | None) -> Expre
 def with_column_names(record: Record, body: Body) -> Record:
     """Return the record with column names instead of parameters, for a handler that accepts any row type.
 
-    Such a handler reads the names from the row type, so aliases become part of the statement, quoted.
-    Aliases that PostgreSQL would truncate, or that could be mistaken for generated ones, remain parameters.
+    Such a handler reads the names from the row type, so aliases become quoted names in the statement. Aliases
+    that PostgreSQL would truncate, or that could be mistaken for generated names, remain parameters.
     """
     if not isinstance(body, HandlerBody) or body.table is not None:
         return record

@@ -1,8 +1,8 @@
-"""Suggests similar names for unknown ones; pure.
+"""Suggests similar names for unknown ones.
 
-Columns follow PostgreSQL's rule, so the hint equals PostgreSQL's.  Tables, functions and relationships follow
-PostgREST's.  A schema may have tens of thousands of names, so the number of scanned characters and compared
-names is limited.
+Columns follow PostgreSQL's rule, so the hint equals PostgreSQL's. Tables, functions and relationships follow
+PostgREST's rule. A schema may have tens of thousands of names, so the number of scanned characters and
+compared names is limited.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import accumulate, islice
 from dataapi.database.sql_text import MAX_IDENTIFIER_BYTES
 
 MIN_SIMILARITY = 0.75
-"""Minimum similarity of a suggested table or function.  A lower value would let callers discover names."""
+"""Minimum similarity of a suggested table or function. A lower value would let callers discover names."""
 MIN_KNOWN_SIMILARITY = 0.33
 """Minimum similarity of a suggestion that callers may know: a relationship or a function's arguments."""
 MAX_EDITS = 3
@@ -24,13 +24,13 @@ LONGEST_TEXT = 200
 """Maximum length of a text for which similar names are searched."""
 
 _MAX_SCANNED = 4_000_000
-"""Maximum number of characters that a search scans.  Scanning them takes a few milliseconds."""
+"""Maximum number of characters that a search scans. Scanning them takes a few milliseconds."""
 _MAX_MATCHES = 2000
-"""Maximum number of occurrences that a search counts, starting with the rarest pieces."""
+"""Maximum number of occurrences that a search counts, starting with the rarest pieces of the text."""
 _MAX_COMPARED = 100
-"""Maximum number of names to compare with the text, starting with the names that share the most pieces."""
+"""Maximum number of names to compare with the text. Names that share the most pieces with it come first."""
 _END = "\0"
-"""Separator around names.  No name in PostgreSQL contains it."""
+"""Separator around names. No name in PostgreSQL contains it."""
 
 
 class NameIndex:
@@ -79,7 +79,6 @@ def similar(
     Names that share three consecutive characters with the text are tried first, then names that share two.
 
     :param minimum: minimum similarity from 0 to 1: one minus the proportion of characters to edit.
-    :param allowed: whether a name may be suggested.
     """
     if len(text) > LONGEST_TEXT:
         return None
@@ -110,7 +109,7 @@ def _most_similar(text: str, names: Iterable[str], minimum: float) -> str | None
 
 
 def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
-    """Return the hint with the one or two most similar columns, None if there are none or more."""
+    """Return the hint with the most similar column, or two equally similar ones. None if there are more."""
     if len(name) > MAX_IDENTIFIER_BYTES:
         return None
     maximum, closest = min(MAX_EDITS, len(name) // 2), list[str]()
@@ -129,7 +128,7 @@ def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
 def distance(one: str, other: str, maximum: int) -> int:
     """Return the Levenshtein distance, or ``maximum + 1`` if it is larger than the maximum."""
     too_far = maximum + 1
-    # The number of common characters is a lower bound of the distance that is fast to compute.
+    # The length of the longer text minus the number of common characters is a lower bound of the distance.
     if max(len(one), len(other)) - (Counter(one) & Counter(other)).total() > maximum:
         return too_far
     row = [min(index, too_far) for index in range(len(other) + 1)]

@@ -1,4 +1,4 @@
-"""The tables that a role may use, and the types of their columns; pure."""
+"""The tables that a role may use, and the types of their columns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from dataapi.sql.statement import qualified
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """A column of a relation.
-
-    :ivar type: OID of the type.
-    """
+    """A column of a relation, with the OID of its type."""
 
     type: int
     nullable: bool = True
@@ -31,11 +28,9 @@ class RelationColumn:
 class Relation:
     """The table or function result that rows belong to.
 
-    :ivar schema: schema in errors and relationships.
-    :ivar name: name in errors and relationships.
     :ivar alias: name in errors about its columns, None for ``name``.
     :ivar table: table of the rows, None for a function's own result columns.
-    :ivar columns: columns by name, in order.  None if unknown (``record``).
+    :ivar columns: columns by name, in order. None if unknown (``record``).
     """
 
     schema: str
@@ -62,7 +57,7 @@ _KINDS = {
 class CatalogTables:
     """All tables of a catalog by schema and name, shared by all roles.
 
-    As in PostgREST, partitions are excluded.  Their rows are available through the parent table.  Its
+    As in PostgREST, partitions are excluded. Their rows are available through the parent table. The parent's
     policies and privileges would not apply to requests for a partition.
     """
 
@@ -85,10 +80,7 @@ class RoleTables:
     """The tables of a catalog that one role may use.
 
     Access to another table raises PostgreSQL's error immediately, and neither hints nor ambiguity errors
-    mention it.
-
-    :param anonymous: whether this is the role of anonymous callers.
-    :ivar all: all tables of the catalog.
+    mention that table.
     """
 
     def __init__(self, tables: CatalogTables, role: str, *, anonymous: bool) -> None:
@@ -154,9 +146,9 @@ class RoleTables:
 
 
 class PrivilegeDenied(ApiError):
-    """PostgreSQL's error for a table or function that a role may not use, according to the catalog.
+    """PostgreSQL's error for a table or function that a role is not allowed to use, according to the catalog.
 
-    :ivar item: the table or function.  A privilege on it may have been granted since.
+    A privilege may have been granted since the catalog was read.
     """
 
     def __init__(self, error: ApiError, item: Table | Function) -> None:
@@ -183,7 +175,7 @@ _SQL_NAMES = """
     time without time zone, timestamp with time zone, timestamp without time zone
 """
 _SQL = frozenset([" ".join(name.split()) for name in _SQL_NAMES.split(",")])
-"""SQL's names of built-in types.  They do not depend on the search path.
+"""SQL's names of built-in types. They do not depend on the search path.
 
 Fixed-length character and bit types have a default length of one.
 """
@@ -210,7 +202,7 @@ class Types:
         self._named: dict[tuple[str, str], Type] | None = None
 
     def cast(self, name: str) -> str:
-        """Return the SQL of the type that a cast names.  Names are case-insensitive, as in SQL.
+        """Return the SQL of the type that a cast names. Names are case-insensitive, as in SQL.
 
         :raises ApiError: 42704 (400) if there is no such type.
         """
@@ -244,9 +236,6 @@ class Types:
         return oid in own or (type_ is not None and type_.base in own)
 
     def representation(self, source: int | None, target: int | None) -> str | None:
-        """Return the SQL name of the function that converts a domain from text or to JSON, None if there is
-        none.
-        """
         name = self._representations.get((source or 0, target or 0))
         return None if name is None else qualified(name)
 
@@ -259,9 +248,8 @@ def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = False) -> JsonColumn:
-    """Return the column to write from a JSON member.
+    """Return the column to write from a JSON member. ``as_text`` is whether JSON values are sent as text.
 
-    :param as_text: whether JSON values are written as text in JSON syntax rather than as values.
     :raises ApiError: PGRST204 (400) if the table has no such column.
     """
     column = table.column(name)
@@ -272,7 +260,7 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     from_json = catalog.representations.get((JSON, column.type))
     if from_json is not None:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
-    # Domains check values on assignment.  As a member's type, a domain would also check missing members.
+    # Domains check values on assignment. As a member's type, a domain would also check missing members.
     type_ = catalog.base_type(catalog.types[column.type])
     if pairs := pairs_type(type_):
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)

@@ -1,8 +1,6 @@
-"""Plans mutations of tables (POST, PATCH, PUT, DELETE); pure.
+"""Plans mutations of tables (POST, PATCH, PUT, DELETE).
 
-As an extension to PostgREST, ``PATCH`` with ``Prefer: resolution=match`` updates each row from its own
-object. Each object identifies its row by the primary key, or by the columns of ``on_conflict``, and sets its
-other members.
+``PATCH`` with ``resolution=match`` is an extension (docs/reference/rest.md, Updates and deletes).
 """
 
 from __future__ import annotations
@@ -15,8 +13,10 @@ from dataapi.http.errors import ApiError
 from dataapi.rest import respond
 from dataapi.rest.negotiation import Media
 from dataapi.rest.parse.body import RowShape
+from dataapi.rest.parse.preconditions import Compared, unsupported_condition
 from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolution, Return
 from dataapi.rest.parse.request import PlanInput
+from dataapi.rest.plan import read
 from dataapi.rest.plan.expressions import BodyText, MaxAffected
 from dataapi.rest.plan.model import StatementPlan, UniqueKeys, WriteResponse
 from dataapi.rest.plan.role import RestRole
@@ -50,7 +50,6 @@ class _Target:
 class _RowChange:
     """The change that a request makes to the rows of its target.
 
-    :ivar rows: shape of the rows to write.
     :ivar matched_by: for an update with one object per row, columns that identify the row.
     :ivar located: key columns whose values the response contains for an inserted row.
     """
@@ -88,7 +87,9 @@ def plan(role: RestRole, plan_input: PlanInput) -> StatementPlan:
     if change_for is None:
         raise respond.unsupported(plan_input.method)
     table = role.tables.find(plan_input.schema, plan_input.target)
-    change = change_for(_Target(role, plan_input, table, role.media(plan_input, table)))
+    media = role.media(plan_input, table)
+    change = change_for(_Target(role, plan_input, table, media))
+    conditional = plan_input.compared is not None
     return StatementPlan(
         _compile(change),
         change.target.media,
@@ -96,6 +97,7 @@ def plan(role: RestRole, plan_input: PlanInput) -> StatementPlan:
         False,
         ((UPDATED, "0"),) if change.counts_inserted else (),
         UniqueKeys(change.matched_by) if change.matched_by else None,
+        current=read.compile_current(role, plan_input, table, media) if conditional else None,
     )
 
 
@@ -108,7 +110,26 @@ def _insert(target: _Target) -> _RowChange:
         located = tuple([column.name for column in target.table.columns if column.name in target.key])
     conflict = _conflict(target)
     action = Action.INSERT if conflict is None else Action.RESOLVED_INSERT
+    if target.input.compared is not None:
+        _check_identified(target, conflict)
     return _RowChange(target, action, target.input.rows, _missing(target), conflict, located=located)
+
+
+def _check_identified(target: _Target, conflict: OnConflict | None) -> None:
+    """Check that the condition of an insert applies to the row that it writes."""
+    rows = target.input.rows
+    if conflict is None or not conflict.update or rows.many or rows.groups:
+        raise unsupported_condition(
+            "A conditional POST must be an upsert of one object without related rows "
+            "(Prefer: resolution=merge-duplicates)."
+        )
+    if target.input.selection.equal_columns != set(conflict.columns):
+        raise unsupported_condition(
+            "The filters of a conditional upsert must be eq on exactly the columns of its key.",
+            f"Add {'&'.join(f'{name}=eq.…' for name in conflict.columns)} to the query string.",
+        )
+    if not set(conflict.columns) <= set(rows.columns):
+        raise respond.violated(respond.KEY_MISMATCH, 0)
 
 
 def _conflict(target: _Target) -> OnConflict | None:
@@ -124,8 +145,8 @@ def _conflict(target: _Target) -> OnConflict | None:
 def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
     """Return the clause that updates existing rows and counts them.
 
-    The key columns already have their values.  They are only set if there is nothing else to set, because
-    PostgreSQL does not return rows that it does not change.
+    The key columns of existing rows already have their values. They are only set if there is nothing else to
+    set, because PostgreSQL does not return rows that it does not change.
     """
     columns = target.input.rows.columns
     others = tuple([name for name in columns if name not in key])
@@ -133,7 +154,7 @@ def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
 
 
 def _missing(target: _Target) -> MissingMember:
-    """Return the value of missing members.  Without ``columns``, all objects have the same members."""
+    """Return the value of missing members. Without ``columns``, all objects have the same members."""
     chosen = target.input.columns is not None
     default = chosen and target.preferences.missing is Missing.DEFAULT
     return MissingMember.DEFAULT if default else MissingMember.NULL
@@ -197,9 +218,12 @@ def _compile(change: _RowChange) -> tuple[Compiled, ...]:
         body = media.body(table, role.tables.catalog.postgis)
         record = with_column_names(planner.record(), body)
         representation = Representation(table, record, body, order, required)
-    where = None if method == "POST" else planner.where()
+    conditional = target.input.compared is not None
+    if target.input.compared is Compared.CONTENT and planner.required() is not None:
+        raise unsupported_condition("A conditional write cannot select its rows with !inner.")
+    where = None if method == "POST" and not conditional else planner.where()
     guards = []
-    if method == "PUT":
+    if method == "PUT" or (method == "POST" and conditional):
         guards.append(Guard(respond.KEY_MISMATCH))
     if media.single:
         guards.append(Guard(respond.NOT_SINGLE))
@@ -221,6 +245,10 @@ def _algebra(change: _RowChange, where: Condition | None) -> Mutation:
     method, table = target.input.method, target.table
     if method == "DELETE":
         return Delete(table, where)
+    if payload.groups:
+        from dataapi.rest.plan.nested import nested_rows  # noqa: PLC0415 - only if configured
+
+        return Insert(table, nested_rows(target.role, target.input, change.conflict), change.conflict)
     catalog, as_text = target.role.catalog, payload.as_text
     columns = tuple([json_column(catalog, table, name, as_text=as_text) for name in payload.columns])
     rows = JsonRows(Parameter(BodyText(), 'pg_catalog."json"'), payload.many, columns, change.missing)

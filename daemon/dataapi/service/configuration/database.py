@@ -18,15 +18,11 @@ from dataapi.settings import Project
 PREFIX = "pgrst."
 
 NAMES = {PREFIX + name.replace("-", "_"): name for name, key in PROJECT.items() if key.in_database}
-"""Configuration keys by the name of their database setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSetting:
-    """A setting in the database.
-
-    :ivar origin: source of the setting, such as ``role authenticator``.
-    """
+    """A setting in the database, and its origin, such as ``role authenticator``."""
 
     origin: str
     name: str
@@ -72,6 +68,9 @@ def _parsed(setting: DatabaseSetting) -> Any:
     return key.default
 
 
-def unknown_names(settings: Iterable[DatabaseSetting]) -> Iterator[str]:
-    """Yield the names of unknown settings, each with its origin."""
-    return (f"{one.name} of {one.origin}" for one in settings if one.name not in NAMES)
+def warnings(settings: Iterable[DatabaseSetting]) -> Iterator[str]:
+    for one in settings:
+        if one.name not in NAMES:
+            yield f"unknown setting in the database: {one.name} of {one.origin}"
+        elif deprecated := PROJECT[NAMES[one.name]].deprecated:
+            yield f"{one.name} of {one.origin} is {deprecated}"

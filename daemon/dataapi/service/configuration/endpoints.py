@@ -56,7 +56,6 @@ def check_endpoint(text: str) -> str:
 
 
 def parse_endpoints(value: str) -> tuple[str, ...]:
-    """Parse a list of endpoints, one per line or separated by commas. It may be empty."""
     return tuple(check_endpoint(part.strip()) for part in _SEPARATOR.split(value) if part.strip())
 
 
@@ -93,7 +92,6 @@ def http_address(text: str) -> str | None:
 
 
 def unix_path(text: str) -> str | None:
-    """Return the socket path of a valid ``unix:`` endpoint, or None for other types."""
     (_, name), *rest = _tokens(text)
     return _arguments(name, rest)["address"] if name == "unix" else None
 
@@ -121,7 +119,6 @@ def _in_range(text: str, highest: int) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str | None, str]]:
-    """Split an endpoint into pairs of a name (or None) and a value."""
     tokens: list[tuple[str | None, str]] = []
     name: str | None = None
     current = ""

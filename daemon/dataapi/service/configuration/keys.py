@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from dataapi.auth.keys import can_sign
 from dataapi.database.address import connection_parameters
 from dataapi.service.configuration import endpoints, parsers
-from dataapi.settings import IN_DATABASE, Project, Settings, TimeLimit, Webhooks
+from dataapi.settings import IN_DATABASE, Deprecated, NotifyChannel, Project, Settings, TimeLimit, Webhooks
 
-_NO_KEYS = ("projects", "webhooks", "file", "secret_files", "settings_error")
+_NO_KEYS = ("projects", "webhooks", "notify", "section", "file", "settings_error", "tour")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,9 @@ class ConfigurationKey:
     """A key of a section.
 
     :ivar parse: returns the value or raises ``InvalidValue``.
-    :ivar default: the value if the key is missing.
     :ivar secret: whether messages must not contain the value.
-    :ivar empty_means_empty: whether an empty value is a value, such as an empty list or no role. Otherwise it
-        means  the default.
+    :ivar empty_means_empty: whether an empty value has a meaning of its own, such as an empty list or no
+        role. Otherwise it selects the default.
     :ivar in_database: whether the key may be set in the database.
     """
 
@@ -32,10 +31,11 @@ class ConfigurationKey:
     secret: bool
     empty_means_empty: bool
     in_database: bool
+    deprecated: Deprecated | None = None
 
 
 APP_SETTINGS = "app.settings."
-"""Prefix of settings that SQL can read. The operator chooses the rest of the name."""
+"""Prefix of settings that SQL can read. The operator chooses the name that follows."""
 
 
 def _keys(section: type) -> dict[str, ConfigurationKey]:
@@ -45,7 +45,7 @@ def _keys(section: type) -> dict[str, ConfigurationKey]:
             hints[one.name], one.default, secret=not one.repr
         )
         for one in fields(section)
-        if one.name not in _NO_KEYS
+        if one.compare and one.name not in _NO_KEYS
     }
 
 
@@ -54,11 +54,11 @@ def _key(declared: Any, default: Any, *, secret: bool) -> ConfigurationKey:
     empty = (
         type(default) in (tuple, frozenset) or declared == TimeLimit or (parse is str and default is not None)
     )
-    return ConfigurationKey(parse, default, secret, empty, IN_DATABASE in markers)
+    deprecated = next((marker for marker in markers if isinstance(marker, Deprecated)), None)
+    return ConfigurationKey(parse, default, secret, empty, IN_DATABASE in markers, deprecated)
 
 
 def _parser(declared: Any) -> tuple[Callable[[str], Any], tuple[Any, ...]]:
-    """Return the parser of a declared type, and its other annotations."""
     if get_origin(declared) is Annotated:
         inner, *markers = get_args(declared)
         named = [name for name in markers if isinstance(name, str)]
@@ -73,10 +73,12 @@ def _parser(declared: Any) -> tuple[Callable[[str], Any], tuple[Any, ...]]:
     return parsers.boolean if declared is bool else str, ()
 
 
-SERVICE, PROJECT, WEBHOOKS = map(_keys, (Settings, Project, Webhooks))
+SERVICE, PROJECT, WEBHOOKS, NOTIFY = map(_keys, (Settings, Project, Webhooks, NotifyChannel))
 
-SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS}
-"""Keys by name of the section."""
+SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS, "notify": NOTIFY}
+
+NAMED = ("project", "notify")
+"""Sections that a configuration can have several of: ``[project:REF]``, ``[notify:NAME]``."""
 
 
 def is_confidential(name: str, value: Any) -> bool:
@@ -95,9 +97,8 @@ def sections_of(name: str) -> list[str]:
 
 
 def keys_of(section: str) -> dict[str, ConfigurationKey] | None:
-    if section == "project" or section.startswith("project:"):
-        return PROJECT
-    return SECTIONS.get(section)
+    kind, separator, _ = section.partition(":")
+    return SECTIONS.get(kind) if not separator or kind in NAMED else None
 
 
 def key_of(section: str, name: str) -> ConfigurationKey | None:

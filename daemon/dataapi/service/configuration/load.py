@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from dataapi.service.configuration.mistakes import GENERATED, ConfigurationError
 from dataapi.service.configuration.parsers import InvalidValue
 from dataapi.service.configuration.parsers import ref as parse_ref
 from dataapi.service.configuration.sources import DEFAULT_FILES, TEMPLATE, ConfigurationSources, variable_name
-from dataapi.settings import Project, Settings, Webhooks
+from dataapi.settings import NotifyChannel, Project, Settings, Webhooks
+
+_NAME = re.compile("[a-z0-9]+")
 
 
 def load(
@@ -28,7 +32,8 @@ def load(
 
     :param path: the ini file (default: the first of ``DEFAULT_FILES`` that exists, or none).
     :param environ: ``DATAAPI_<SECTION>_<KEY>`` overrides the file.
-    :param overrides: ``(section, key, value)`` from the command line. They override both.
+    :param overrides: ``(section, key, value)`` from the command line. They override the file and the
+        environment.
     :param read_file: reads the ini file, and files named by ``@/path`` values.
     :raises ConfigurationError: contains every mistake.
     """
@@ -59,7 +64,7 @@ def load_service(
     values = sources.values("dataapi")
     if sources.mistakes:
         raise ConfigurationError(sources.mistakes)
-    return replace(defaults, **values)
+    return replace(defaults, deprecations=tuple(sources.deprecations), **values)
 
 
 def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
@@ -76,14 +81,23 @@ def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
     if len(projects) > 1:
         _check_hosts(sources, projects)
     webhooks = Webhooks(**sources.values("webhooks")) if "webhooks" in sources.sections else None
+    notify = tuple(
+        _notify(sources, name) for name in sources.sections if name == "notify" or name.startswith("notify:")
+    )
+    if notify and find_spec("txpostgres") is None:
+        sources.wrong("notify", "", "expected the extra notify: pip install 'dataapi-daemon[notify]'")
+    if notify and "webhooks" not in sources.sections:
+        sources.wrong("webhooks", "", "expected this section, because the events of [notify] are webhooks")
     if sources.mistakes:
         raise ConfigurationError(sources.mistakes)
     built = tuple(Project(**values) for values in projects.values())
     settings = Settings(
         projects=built,
         webhooks=webhooks,
+        notify=tuple(NotifyChannel(**{"db_uri": built[0].db_uri, **values}) for values in notify),
         file=file,
         secret_files=tuple(dict.fromkeys(sources.secret_files)),
+        deprecations=tuple(sources.deprecations),
         **service,
     )
     _check_ports(sources, settings)
@@ -129,18 +143,32 @@ def _project(sources: ConfigurationSources, section: str) -> dict[str, Any]:
     return values
 
 
+def _notify(sources: ConfigurationSources, section: str) -> dict[str, Any]:
+    values = sources.values(section)
+    _, named, name = section.partition(":")
+    if named and _NAME.fullmatch(name) is None:
+        sources.wrong(section, "", "expected letters a-z and digits after [notify:")
+    for key, expected in (
+        ("channel", "a channel such as orders"),
+        ("event-type", "a type such as v1.shop.order"),
+    ):
+        if key.replace("-", "_") not in values:
+            sources.wrong(section, key, f"expected {expected}")
+    if ("organization" in values) == ("organization_member" in values):
+        sources.wrong(section, "organization", "expected either organization or organization-member")
+    if "project" in values and "project_member" in values:
+        sources.wrong(section, "project", "expected either project or project-member, not both")
+    return {"section": section, **values}
+
+
 def _check_keys(sources: ConfigurationSources, section: str, values: Mapping[str, Any]) -> None:
-    """Check the keys, unless ``db-config`` lets the database override them."""
     if not values.get("db_config"):
         for key, expected, lacks in key_mistakes(values):
             sources.wrong(section, key, expected, lacks=lacks)
 
 
 def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (key, expectation, missing keys) if no client could be authenticated, or if a key has two roles.
-
-    :param values: values of a project by field name.
-    """
+    """Yield (key, expectation, missing keys) if no client could authenticate, or a key has two roles."""
     signing = values.get("jwt_secret")
     if signing and values.get("jwt_secret_is_base64") and not is_url(signing):
         try:

@@ -15,7 +15,6 @@ class Mistake:
     """A mistake in the configuration.
 
     :ivar origin: the file, ``environment NAME`` or ``command line``.
-    :ivar expected: the expected value.
     :ivar section: name of the section without brackets, empty for the file as a whole.
     :ivar key: the key, empty for the section as a whole.
     :ivar value: the invalid value, or None if it is missing or secret.
@@ -47,7 +46,6 @@ class ConfigurationError(Exception):
 
 
 def suggestion(name: str, known: Iterable[str], *, shown_as: str = "{}") -> str:
-    """Return ``; did you mean …?`` if ``name`` is similar to a known name, otherwise an empty string."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {shown_as.format(close[0])}?" if close else ""
 

@@ -16,14 +16,13 @@ from dataapi.catalog.directives import FEATURES
 from dataapi.database.address import is_connection_string, is_replica_string
 from dataapi.database.sql_text import is_allowed_setting
 from dataapi.http.headers import is_settable
-from dataapi.settings import TransactionEnd
-from dataapi.webhooks.delivery.proxy import parse_proxy
+from dataapi.settings import REST_FEATURES, TransactionEnd
 from dataapi.webhooks.event_types import TYPE
-from dataapi.webhooks.secrets import read_key
 
 _WHOLE = re.compile("[0-9]{1,15}")
 _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _LONGEST_LIMIT = 2_000_000
+_LONGEST_NAME = 63
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 _ORIGIN = re.compile(
     r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._-]+(:[0-9]{1,5})?|[a-z][a-z0-9+.-]*://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?"
@@ -101,7 +100,6 @@ count, positive = whole(0), whole(1)
 
 
 def workers(value: str) -> int:
-    """Parse a number of processes. ``auto`` is the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if value.lower() == "auto" else whole(1, ", or auto")(value)
 
 
@@ -134,13 +132,14 @@ header_names = each(
 
 event_types = each(TYPE.fullmatch, "expected event types separated by commas, such as v1.shop.order")
 
+event_type = checked(TYPE.fullmatch, "expected an event type such as v1.shop.order")
+
 
 def transaction_end(value: str) -> TransactionEnd:
     return TransactionEnd(one_of(*(end.value for end in TransactionEnd))(value))
 
 
 def schemas(value: str) -> tuple[str, ...]:
-    """Parse the exposed schemas: at least one, no duplicates, no system schemas."""
     names = listed(value)
     if not names:
         raise InvalidValue("expected at least one schema")
@@ -161,21 +160,25 @@ slug = checked(re.compile(r"[\w-]{1,64}", re.ASCII).fullmatch, "expected up to 6
 hosts = each(
     _HOST.fullmatch, "expected host names without scheme and port, such as api.example.org", str.lower
 )
-"""Parses host names without ports, and converts them to lower case."""
 
 database_uri = checked(
     is_connection_string, "expected postgresql://user:password@host:port/database or host=... dbname=..."
 )
-"""Parses a connection string: a URI or libpq's ``keyword=value`` form."""
 
 replicas_uri = checked(
     is_replica_string,
     "expected postgresql://user@host,host/database, without target_session_attrs=primary or read-write",
 )
-"""Parses the connection string of read-only servers."""
 
 
 channel = checked(re.compile("[A-Za-z_][A-Za-z0-9_]{0,62}").fullmatch, "expected a name such as pgrst")
+
+
+notify_channel = checked(
+    lambda value: 0 < len(value.encode()) <= _LONGEST_NAME and "\0" not in value,
+    f"expected the name of a channel, of at most {_LONGEST_NAME} bytes",
+)
+"""Parses the name of a channel. Other programs choose it, so any name is valid."""
 
 
 def jwt_secret(value: str) -> str:
@@ -204,6 +207,10 @@ def features(value: str) -> frozenset[str]:
     return frozenset(each(FEATURES.__contains__, f"expected some of {', '.join(FEATURES)}")(value))
 
 
+def rest_features(value: str) -> frozenset[str]:
+    return frozenset(each(REST_FEATURES.__contains__, f"expected some of {', '.join(REST_FEATURES)}")(value))
+
+
 def folder(value: str) -> Path:
     """Parse the path of an existing directory, relative to the working directory at start."""
     path = Path(value).absolute()
@@ -230,15 +237,12 @@ setting_names = each(
 setting_name = checked(
     is_allowed_setting, "expected a name of letters, digits and _, such as app.settings.name"
 )
-"""Parses the name of a setting that may be set for a request."""
 
 setting_value = checked(lambda value: "\0" not in value, "expected a text without NUL")
 
 header_name = checked(is_settable, "expected the name of a header, such as X-Request-Id")
-"""Parses the name of a header that does not frame the response."""
 
 origins = each(_ORIGIN.fullmatch, "expected origins without path, such as https://app.example.org")
-"""Parses origins as browsers send them."""
 
 
 def web_address(value: str) -> str:
@@ -252,8 +256,14 @@ def web_address(value: str) -> str:
     return value
 
 
+def web_addresses(value: str) -> tuple[str, ...]:
+    return tuple(map(web_address, listed(value)))
+
+
 def encryption_keys(value: str) -> tuple[str, ...]:
     """Parse the encryption keys of webhooks. The first one encrypts, all of them decrypt."""
+    from dataapi.webhooks.secrets import read_key  # noqa: PLC0415 - only with webhooks
+
     keys = listed(value)
     for number, key in enumerate(keys, 1):
         try:
@@ -276,6 +286,8 @@ def networks(value: str) -> tuple[str, ...]:
 
 
 def proxy(value: str) -> str:
+    from dataapi.webhooks.delivery.proxy import parse_proxy  # noqa: PLC0415 - only with webhooks
+
     try:
         parse_proxy(value)
     except ValueError:

@@ -24,14 +24,13 @@ RENAMED = {
     "root-spec": "db-root-spec",
     "secret-is-base64": "jwt-secret-is-base64",
 }
-"""Deprecated names and their replacements."""
 
 SAME = (
     *("log-level", "server-reuseport", "db-uri", "db-pool", "db-pool-acquisition-timeout"),
     *("db-pool-max-idletime", "db-pool-max-lifetime", "db-config", "db-channel", "db-channel-enabled"),
     *("jwt-cache-max-entries", *(name for name, key in PROJECT.items() if key.in_database)),
 )
-"""Keys with the same name here and, except for ``auto``, the same values."""
+"""Keys that have the same name and values here. Some of ours have the additional value ``auto``."""
 
 LISTENING = (
     *("server-host", "server-port", "server-unix-socket", "server-unix-socket-mode"),
@@ -49,12 +48,11 @@ WITHOUT = {
     "jwt-cache-max-lifetime": "jwt-cache-max-entries limits the cache; tokens are removed when they expire",
     "openapi-security-active": "the OpenAPI description always says how to authenticate",
     "raw-media-types": "functions and aggregates declare media types, as in PostgREST since version 12",
-    "url-use-legacy-target-names": "filters may always name the table of an embedded resource with an alias",
+    "url-use-legacy-target-names": "filters can always name an embedded table, even if it has an alias",
 }
 """Keys without a counterpart, each with the reason."""
 
 LOG_QUERY = "log-query"
-"""The key for the statements to log. It is translated to our key of the same name."""
 
 KNOWN = frozenset({*RENAMED, *SAME, *LISTENING, *WITHOUT, LOG_QUERY})
 
@@ -68,7 +66,7 @@ _SWITCHES = (
 )
 _FILES = ("db-uri", "jwt-secret")
 _POSTGREST_DEFAULTS = {"db-uri": "postgresql://", "db-anon-role": "", "db-config": "true"}
-"""PostgREST's defaults, where ours differ."""
+"""PostgREST's defaults that differ from ours."""
 
 _TOKEN = re.compile(
     r"""
@@ -90,11 +88,7 @@ class NotUnderstood(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TranslatedConfiguration:
-    """A translated configuration.
-
-    :ivar text: the configuration file.
-    :ivar notes: hints about keys that are missing in the file or have changed.
-    """
+    """A translated configuration, and notes about keys that are not translated or have changed."""
 
     text: str
     notes: tuple[str, ...]
@@ -108,14 +102,15 @@ def is_configuration(text: str) -> bool:
 def migrate(text: str, environ: Mapping[str, str], folder: Path) -> TranslatedConfiguration:
     """Translate a PostgREST configuration. The variables ``PGRST_*`` override the file.
 
-    :param folder: working directory of PostgREST, to which the paths of ``@path`` are relative.
+    The paths of ``@path`` are relative to ``folder``, PostgREST's working directory.
+
     :raises NotUnderstood: PostgREST would reject the file.
     """
     return _Translation({**parse(text, environ), **_variables(environ)}, folder).translated()
 
 
 def parse(text: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of a file, after replacing each ``$(NAME)`` with a variable or another key."""
+    """Return the values of a file, after replacing each ``$(NAME)`` with the value of a variable or key."""
     values: dict[str, str] = {}
     prefixes: list[str] = []
     tokens = _tokens(text)
@@ -183,8 +178,6 @@ def _variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Translation:
-    """Translates values by key."""
-
     def __init__(self, values: Mapping[str, str], folder: Path) -> None:
         self._folder = folder
         self._notes: list[str] = []
@@ -228,13 +221,13 @@ class _Translation:
                 yield key, value
 
     def _log_query(self) -> Iterator[tuple[str, str]]:
-        # PostgREST logs the SQL of the requests that it logs (log-level). Version 13 calls this main-query.
+        # PostgREST logs the SQL of requests that log-level selects. Version 13 calls this value main-query.
         value = self._values.get(LOG_QUERY, "")
         if value == "main-query" or _switch(value):
             yield LOG_QUERY, "all" if self._values.get("log-level") in ("info", "debug") else "errors"
 
     def _translated_value(self, key: str, value: str) -> str | None:
-        """Return a value in our syntax, or None for the default or if the file cannot contain it."""
+        """Return a value in our syntax. None means the default, or a value that our file cannot contain."""
         if key in _SWITCHES:
             on = _switch(value)
             if on is None:

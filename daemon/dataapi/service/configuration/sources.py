@@ -1,6 +1,4 @@
-"""The sources of the configuration: a file, environment variables and the command line, in ascending
-precedence.
-"""
+"""The sources of the configuration, in ascending precedence: file, environment, command line."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from typing import Any
 from dataapi.service.configuration import parsers, postgrest
 from dataapi.service.configuration.keys import (
     APP_SETTINGS,
-    PROJECT,
+    NAMED,
     SECTIONS,
     is_confidential,
     key_of,
@@ -30,7 +28,7 @@ TEMPLATE = Path("etc/dataapi.ini")
 """The configuration template in a clone of the repository. It is never read as a configuration."""
 PREFIX = "DATAAPI_"
 
-_OWN_VARIABLES = re.compile(r"PROJECT_([A-Z]{20})_(.+)", re.ASCII)
+_OWN_VARIABLES = re.compile(r"(PROJECT)_([A-Z]{20})_(.+)|(NOTIFY)_([A-Z0-9]+)_(.+)", re.ASCII)
 
 _SEPARATORS = str.maketrans(":-.", "___")
 _NO_COMMENT = re.compile(r"\s#(\s|$)")
@@ -40,10 +38,7 @@ _USE_FILE = "; if it belongs to the value, write the value to a file and use @/p
 class ConfigurationSources:
     """The configuration as read so far: the effective entry of each key, and the mistakes.
 
-    :ivar origin: the file that was read.
     :ivar usable: False if the file cannot be read at all, so that further checks are pointless.
-    :ivar sections: entries by section and key.
-    :ivar secret_files: files of the secret values.
     """
 
     def __init__(self, read_file: Callable[[Path], bytes]) -> None:
@@ -53,6 +48,7 @@ class ConfigurationSources:
         self.mistakes: list[Mistake] = []
         self.sections: dict[str, dict[str, Entry]] = {}
         self.secret_files: list[Path] = []
+        self.deprecations: list[str] = []
 
     def file(self, path: Path | None) -> Path | None:
         """Read the given file, or the first default file that exists. Return its path."""
@@ -124,8 +120,8 @@ class ConfigurationSources:
     def override(self, environ: Mapping[str, str], overrides: Iterable[tuple[str, str, str]]) -> None:
         """Override the file with the environment, and both with the command line.
 
-        Container platforms set ``PORT`` to the port that receives requests. It applies if ``listen`` is not
-        configured.
+        Container platforms set ``PORT`` to the port that receives requests. ``PORT`` applies if ``listen`` is
+        not configured.
         """
         if (port := environ.get("PORT")) and "listen" not in self.sections.get("dataapi", {}):
             self._set(Entry("environment PORT", "dataapi", "listen", f"tcp:{port}"))
@@ -135,7 +131,7 @@ class ConfigurationSources:
             if key_of(section, key) is not None:
                 self._set(Entry(origin, section, key, environ[variable]))
             else:
-                # The prefix would make all names similar.
+                # Compare names without the prefix, because it would make all of them similar.
                 known = [each.removeprefix(PREFIX) for each in _variables(section)]
                 exact = [variable_name(each, key) for each in sections_of(key)]
                 close = suggestion(name, known, shown_as=f"{PREFIX}{{}}")
@@ -159,6 +155,8 @@ class ConfigurationSources:
                 expected = f"no such key{_right_sections(name) or suggestion(name, keys)}"
                 self.mistakes.append(entry.mistake(expected, secret=True))
                 continue
+            if key.deprecated:
+                self.deprecations.append(str(entry.mistake(str(key.deprecated), secret=True)))
             try:
                 if entry.origin == self.origin:
                     _check_written(entry.value.strip())
@@ -211,9 +209,7 @@ def _check_written(value: str) -> None:
 
 
 def _invalid(entry: Entry, error: InvalidValue, *, secret: bool) -> Mistake:
-    """Return the mistake of a value. For a missing file, mention ``dataapi keys`` if it can generate the
-    content.
-    """
+    """Return the mistake of a value. Mention ``dataapi keys`` if it can generate a missing file."""
     mistake = entry.mistake(str(error), secret=secret or entry.value.startswith("@/"))
     unreadable = error.__cause__
     if entry.key in GENERATED and unreadable and isinstance(unreadable.__cause__, FileNotFoundError):
@@ -233,12 +229,17 @@ def read_text(path: Path, read_file: Callable[[Path], bytes]) -> str:
 
 
 def _section_and_key(words: str) -> tuple[str, str]:
-    """Split a name such as ``PROJECT_DB_URI``. With several projects, ``PROJECT_`` is followed by a
-    reference.
+    """Return the section and the key for a name such as ``PROJECT_DB_URI``.
+
+    With several projects or channels, ``PROJECT_`` or ``NOTIFY_`` is followed by a reference or a name.
     """
     match = _OWN_VARIABLES.fullmatch(words)
     if match is not None:
-        return f"project:{match[1].lower()}", _key(match[2])
+        kind, name, rest = filter(None, match.groups())
+        key = _key(rest)
+        # NOTIFY_DB_URI and NOTIFY_EVENT_TYPE match, but contain no name of a channel.
+        if kind == "PROJECT" or key_of("notify", key) is not None:
+            return f"{kind}:{name}".lower(), key
     section, _, rest = words.partition("_")
     return section.lower(), _key(rest)
 
@@ -249,8 +250,9 @@ def _key(words: str) -> str:
 
 def _variables(section: str) -> list[str]:
     sections = dict(SECTIONS)
-    if section.startswith("project:"):
-        sections[section] = PROJECT
+    kind, separator, _ = section.partition(":")
+    if separator and kind in NAMED:
+        sections[section] = SECTIONS[kind]
     return [variable_name(name, key) for name, keys in sections.items() for key in keys]
 
 

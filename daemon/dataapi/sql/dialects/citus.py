@@ -1,7 +1,7 @@
 """SQL for Citus, an extension that distributes rows over servers.
 
-A statement about one tenant is sent unchanged to the server with the tenant's rows: see ``tenants``.  Other
-statements are split into a query per shard.  Citus rejects subqueries over rows that it has gathered from
+A statement about one tenant is sent unchanged to the server with the tenant's rows: see ``tenants``. Other
+statements are split into a query per shard. Citus rejects subqueries over rows that it has gathered from
 shards, so rows related to them are computed on the shards.
 """
 
@@ -44,10 +44,7 @@ T = TypeVar("T")
 
 
 class _CitusWriter(Writer):
-    """Writer of a statement for Citus.
-
-    :ivar size: SQL of the size of the response body if it can be computed without the body.
-    """
+    """Writer with the SQL of the response body's size, if that can be computed without the body."""
 
     size: str | None = None
 
@@ -60,7 +57,8 @@ class Citus(Dialect):
     no_limit = " offset 0"
     separate_messages = True
     reads_written_rows = False
-    # Copy the response settings that the function set to where the final statement can read them.
+    # Repeats on the workers the response settings that the pre-request function set. The final statement
+    # reads them there.
     after_pre_request = (propagate_settings("response.headers", "response.status"),)
     # By default, Citus shows the plan of only one shard.
     planner_settings = (("citus.explain_all_tasks", "on"),)
@@ -99,7 +97,8 @@ class Citus(Dialect):
             return _SingleRowMembers(writer, source(), rows.table)
         page = super().page(writer, rows, source, many=many, columns=columns, grouped=grouped)
         if not many and not columns and rows.table is not None and rows.table.distributed_by is not None:
-            # SQL specific to a type runs faster but is longer.  For one row, Citus takes longer to parse it.
+            # SQL specific to a type runs faster but is longer. For one row, Citus loses more time parsing
+            # than it saves.
             page.row.table = None
         if rows.table is None or not rows.table.colocated or rows.call is not None or tenant_in(rows):
             return page
@@ -138,7 +137,7 @@ CITUS = Citus()
 
 
 def _is_opaque(call: FunctionCall | None) -> bool:
-    """Whether PostgreSQL must not inline a called function into the statement.
+    """Whether to keep PostgreSQL from inlining a called function into the statement.
 
     PostgreSQL inlines functions after Citus has searched the statement for distributed tables, so rows of
     tables in the function's body would be missing without an error.
@@ -153,9 +152,9 @@ def _is_opaque(call: FunctionCall | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SingleRow(Rows):
-    """The single row of a response, one tenant's, if the output reads only its columns.
+    """The single row of a response, if it belongs to one tenant and the output reads only its columns.
 
-    It is read by a query of its table without subqueries, which Citus plans in a fraction of the time.
+    A query without subqueries reads the row, because Citus plans such a query much faster.
     """
 
     @classmethod
@@ -188,8 +187,9 @@ _LONGEST = {16: 5, 20: 20, 21: 6, 23: 11, 26: 10, 700: 16, 701: 26, 1082: 17, 11
 class _SingleRowMembers(MemberWriter):
     """Writes the JSON of one row without a subquery.
 
-    The remaining time in Citus grows with the text, which Citus deparses for each request and the worker
-    parses and plans again.  So values use the shortest SQL, and the response's size is the sum of its parts.
+    The remaining time in Citus grows with the length of the statement: for each request, Citus deparses it,
+    and the worker parses and plans it again. So values use the shortest SQL, and the size of the response is
+    computed as the sum of the sizes of its parts.
     """
 
     def __init__(self, writer: Writer, row: Row, table: Table) -> None:
@@ -228,7 +228,8 @@ class _SingleRowMembers(MemberWriter):
 def _by_calls(json: Json) -> Json:
     """Return JSON concatenated by function calls instead of operators.
 
-    Calls are planned, started and sent to a worker in a fraction of the time, but take longer for many rows.
+    Calls are planned, started and sent to a worker in a fraction of the time that operators need, but take
+    longer for many rows.
     """
     begin, middle, end = split_json(json)
     parts = json_parts(middle)
@@ -261,7 +262,7 @@ class _ShardMembers(MemberWriter):
     """Writes the members of rows from all shards, computing rows related to them on the shards.
 
     :param page: writer of the members that are not related rows.
-    :param source: row in the query that selects it.
+    :param source: the same row in the inner query that selects the page.
     """
 
     def __init__(self, page: MemberWriter, source: Row, table: Table) -> None:

@@ -1,4 +1,4 @@
-"""Replaces the names of Citus shards in error messages by table names; pure."""
+"""Replaces the names of Citus shards in error messages with table names."""
 
 from __future__ import annotations
 

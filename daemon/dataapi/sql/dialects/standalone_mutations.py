@@ -1,8 +1,8 @@
 """Mutations of distributed tables for Citus.
 
-Citus plans a mutation fastest if it is the whole statement and ``returning`` contains only columns.  For an
-insert in a ``with`` query, it even writes the returned rows to files, which takes several times as long.  So
-a block runs the mutation and stores its rows in a setting of the transaction.
+Citus plans a mutation fastest if it is the whole statement and ``returning`` contains only columns. For an
+insert in a ``with`` query, it even writes the returned rows to files, which takes several times as long. So a
+PL/pgSQL block runs the mutation as a whole statement and stores its rows in a setting of the transaction.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ _COUNT = "dataapi.inserted"
 """Settings of the transaction that contain the rows, and the number of rows that an upsert inserted."""
 
 _ROW, _ROWS, _NEW = '"~row"', '"~rows"', '"~new"'
-"""Variables of the block."""
 
 _INSERTED = '"~inserted"'
-"""Column that contains whether a row was inserted rather than updated."""
 
 
 def mutation_sql(dialect: Dialect, writer: Writer, part: MutationPart) -> MutationSql:
@@ -76,7 +74,7 @@ def mutation_sql(dialect: Dialect, writer: Writer, part: MutationPart) -> Mutati
 class _WithInserted(Row):
     """A row with a column that contains whether an upsert inserted it.
 
-    Workers cannot count updated rows in a setting.
+    Upserts are counted in this way because workers cannot count updated rows in a setting.
     """
 
     def __init__(self, row: Row) -> None:
@@ -98,9 +96,7 @@ def _uncounted(mutation: Mutation) -> Mutation:
 
 
 def compile_standalone(dialect: Dialect, part: MutationPart) -> Compiled | None:
-    """Return a statement that runs a mutation and stores its rows, None if the mutation cannot be run like
-    that.
-    """
+    """Return a statement that runs a mutation and stores its rows, None if that is not possible."""
     row, table = part.row, part.mutation.table
     if not table.distributed_by or row.needs_whole or not reads_only_columns(part.output):
         return None
@@ -158,7 +154,10 @@ def _standalone(mutation: Mutation, row: Row) -> Mutation | None:
 
 
 def _is_single(table: Table, where: Condition | None) -> bool:
-    """Whether at most one row of one tenant matches.  Storing many rows costs more than planning in Citus."""
+    """Whether at most one row of one tenant matches.
+
+    Storing many rows would take more time than faster planning saves.
+    """
     rows = Rows(table, where=where)
     return tenant_in(rows) is not None and at_most_one(rows)
 
@@ -183,9 +182,9 @@ def compile_matching_check(dialect: Dialect, part: MutationPart) -> tuple[Compil
 
 
 def _pushed_down(update: Update) -> Update:
-    """Return an update with one JSON object in a form that Citus runs on the worker with the rows.
+    """Return an update from one JSON object in a form that Citus runs on the worker with the rows.
 
-    If possible, it sets members of the object directly, without joining another table.  Otherwise the object
+    If possible, it sets members of the object directly, without joining another table. Otherwise the object
     is wrapped in an array, because Citus does not push down functions that return a single record.
     """
     rows = update.values
@@ -231,7 +230,7 @@ def _members(rows: JsonRows, table: Table) -> ValueRows:
 
 @dataclass(frozen=True, slots=True)
 class Member(ComputedCell):
-    """A member of one JSON object, read with functions of the object only."""
+    """A member of one JSON object, read by functions that need only the object."""
 
     object: Parameter
     column: JsonColumn

@@ -12,7 +12,8 @@ from dataapi.http.errors import ApiError
 from dataapi.http.messages import Reply, Request
 from dataapi.web.assets import Assets
 from dataapi.web.families import PORTAL
-from dataapi.web.routing import Backend, Route, WebhooksApi, no_route, route
+from dataapi.web.klein_routes import route
+from dataapi.web.routing import Backend, Route, WebhooksApi, no_route
 
 
 def declare(app: Klein, webhooks: WebhooksApi) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 from socket import SO_ERROR, SOL_SOCKET
 from typing import Any
 from typing import Protocol as Interface
 
-from twisted.internet.interfaces import IHalfCloseableProtocol, ITCPTransport
+from twisted.internet.interfaces import IHalfCloseableProtocol, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -31,7 +32,7 @@ _LINGER_TIMEOUT = 30.0
 """Seconds for the client to read the response to a rejected request and to close the connection."""
 
 _QUIET_AFTER = 0.25
-"""Seconds without a complete request until a connection may be closed to make room for another."""
+"""Seconds without progress until a connection that handles no request may be closed for a new one."""
 
 _CROWDED_TIMEOUT = 5.0
 """Seconds for a connection above the limit to send its request."""
@@ -43,17 +44,20 @@ _DRAIN_TIMEOUT = 1.0
 """Seconds for a client to complete its request when the server stops."""
 
 _PRESENCE_INTERVAL = 0.25
-"""Seconds between checks whether the client is still there. Faster responses have no interim response."""
+"""Seconds between checks whether the client is still connected.
+
+No interim response precedes a response that takes less time.
+"""
 
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class _State(Enum):
-    """The state of a connection. It never returns to an earlier state, except between the first two.
+    """The state of a connection. States follow in this order, except that the first two alternate.
 
-    :cvar RECEIVING: waiting for a request or the rest of one.
+    :cvar RECEIVING: waiting for a request, or for more of an incomplete one.
     :cvar HANDLING: handling a complete request.
-    :cvar DISCARDING: the request was rejected, and the rest of it is discarded.
+    :cvar DISCARDING: the request was rejected. Data that still arrives is discarded.
     :cvar CLOSING: closing after the pending data has been sent.
     """
 
@@ -76,8 +80,6 @@ class ConnectionSite(SiteState, Interface):
 
     def expect(self, received: ServerRequest, length: int | None, /) -> None: ...
 
-    def handle(self, received: ServerRequest, body: bytes, /) -> None: ...
-
     def refuse(self, received: ServerRequest, error: ApiError, /) -> None: ...
 
     def has_room(self, address: str) -> bool: ...
@@ -96,17 +98,15 @@ class ClientConnection(Protocol):
     One timer closes it if the client is too slow. The timer is not reset by each request, because checking
     the time when it fires is cheaper.
 
-    :ivar request: the request that is being received or handled.
-    :ivar crowded: whether the connection exceeds a limit, so that its request is rejected.
-    :ivar feed: the rest of an unlimited response, or None.
-    :ivar peer: the client's address, or "".
+    :ivar crowded: whether the connection was accepted above a limit. Its request is rejected.
+    :ivar feed: source of an unlimited response, or None.
     :ivar progressed: when the client last sent or received something, by the reactor's clock.
     :ivar persistent: whether the connection stays open after the current response.
     """
 
     transport: Any
     sender: OutgoingData
-    crowded = False
+    crowded = secure = False
     feed: Feed | None = None
     persistent = True
     _state = _RECEIVING
@@ -123,11 +123,12 @@ class ClientConnection(Protocol):
         self.request: ServerRequest | None = None
         self._parser = RequestParser()
         self.progressed = 0.0
-        self._deadline = 0.0  # for receiving a head or sending a rejection; 0: none
+        self._deadline = 0.0  # end of the time to receive a head or to reject a request; 0: none
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
+        self.secure = ISSLTransport.providedBy(self.transport)
         self.sender = OutgoingData(self.transport, self._progressed, self._sent)
         self._progressed()
         self.crowded = not self.site.has_room(self.peer)
@@ -138,8 +139,8 @@ class ClientConnection(Protocol):
     def busy(self) -> bool:
         """Whether a request is being handled, or its response has not been sent completely.
 
-        Until then no other request is read. Otherwise the responses to a client that never reads would fill
-        the memory.
+        While the connection is busy, no other request is read. Otherwise the responses to a client that sends
+        requests but never reads would fill the memory.
         """
         return self._state is _HANDLING or self.sender.waits
 
@@ -230,20 +231,33 @@ class ClientConnection(Protocol):
             self.close()
 
     def _send_interim(self) -> None:
-        """Send an interim response, unless the response has started or the client uses HTTP/1.0."""
         if self.request is not None and not self.request.response_started and self.request.head.minor > 0:
             self.sender.send(_INTERIM)
             self._interim_sent = True
 
     def begin_feed(self, feed: Feed) -> bool:
-        """Start a feed, and stop the timer, because feeds disconnect slow clients. Return False if there are
-        too many.
+        """Start a feed and stop the timer, because feeds disconnect slow clients.
+
+        Return False if there are too many feeds.
         """
         if not self.site.count_feed(self):
             return False
         self.feed = feed
         _cancel(self._timer)
         return True
+
+    def upgrade(self, receive: Callable[[bytes], None]) -> None:
+        """Pass everything that the client sends from now on to another protocol."""
+        self.dataReceived = receive  # type: ignore[method-assign, assignment]
+        received, self._parser.buffer = self._parser.buffer, b""
+        self.pause(paused=False)
+        if received:
+            receive(received)
+
+    def pause(self, *, paused: bool) -> None:
+        if paused != self._reading_paused:
+            self._reading_paused = paused
+            (self.transport.pauseProducing if paused else self.transport.resumeProducing)()
 
     def finished(self) -> None:
         if self.feed is not None:  # the timer was stopped while the feed was running
@@ -279,7 +293,7 @@ class ClientConnection(Protocol):
         self._timer = self.site.reactor.callLater(seconds, self._check_timeout)
 
     def _check_timeout(self) -> None:
-        if self._state is _HANDLING and not self.sender.waits:  # the client is waiting for us
+        if self._state is _HANDLING and not self.sender.waits:  # the client waits for us
             self._progressed()
         idle = self._state is _RECEIVING and self.request is None and not self.sender.waits
         timeout = self.site.keep_alive_timeout if idle else self.site.timeout
@@ -352,11 +366,11 @@ class ClientConnection(Protocol):
     def _check_presence(self) -> None:
         """Detect whether a client that has ended its input is waiting for its response or has disconnected.
 
-        Both cases end the input, but only a disconnected client resets the connection when it receives data.
-        Before the response, only an interim response can be sent. HTTP/1.1 clients skip it (RFC 9110 section
-        15.2).
+        The input ends in both cases, but only the system of a disconnected client responds to data with a
+        reset. The only data that can be sent before the response is an interim response. HTTP/1.1 clients
+        skip it (RFC 9110 section 15.2).
         """
-        # While nothing is read, the reactor would not notice the error before the next write.
+        # The reactor reads nothing here, so it would not notice the reset before the next write.
         if self.transport.socket.getsockopt(SOL_SOCKET, SO_ERROR):
             self.abort()
             return

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from dataapi.http.errors import ApiError
-from dataapi.http.headers import Headers
+from dataapi.http.headers import WEBSOCKET, Headers
 from dataapi.http.messages import MAX_TARGET_BYTES
 from dataapi.http.query_string import not_utf8
 
@@ -20,9 +20,9 @@ _MAX_HEADERS_SIZE = 65_536
 """Maximum size of all headers in bytes."""
 _MAX_HEADERS = 200
 _SAFE_HEAD_SIZE = 4 * _MAX_HEADERS
-"""Size of a head in bytes up to which no limit can be exceeded."""
+"""Size in bytes up to which a head is not checked, because it is too small to exceed any limit."""
 _MAX_CACHED_HEADERS = 4096
-"""Maximum size of headers that are compared with those of the next request on the connection."""
+"""Maximum size of headers to cache for the next request on the connection, in bytes."""
 _MAX_LENGTH_DIGITS = 30
 """Maximum number of digits of a ``Content-Length``, including leading zeros."""
 _MAX_FRAMING = 16
@@ -42,7 +42,7 @@ _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
 _LINE_FOR_LLHTTP = b"POST / HTTP/1.1"
-"""Replaces the request line: llhttp supports fewer methods than HTTP/1.1, and more versions."""
+"""Request line for llhttp, which rejects unknown methods and accepts other versions of HTTP."""
 
 
 class Head(NamedTuple):
@@ -50,9 +50,8 @@ class Head(NamedTuple):
 
     :ivar target: request target as sent.
     :ivar minor: minor version of HTTP/1: 0 or 1.
-    :ivar headers: names in lower case. The values of repeated headers are joined.
     :ivar length: size of the body in bytes, or None for chunked encoding.
-    :ivar closes: whether the client closes the connection after the response.
+    :ivar closes: whether the client requests that the connection is closed after the response.
     """
 
     method: str
@@ -84,7 +83,7 @@ class _MessageHead:
         self.complete = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header. Values of repeated headers are joined, trailers are ignored."""
+        """Add a header. Join the values of repeated headers, and ignore trailers."""
         headers = self.headers
         if headers is None:
             return
@@ -130,7 +129,8 @@ class RequestParser:
     def read_head(self) -> Head | None:
         """Parse the head of a request. Return None if it is incomplete.
 
-        :raises ApiError: 400, 414 or 431 if it is invalid or exceeds a limit. The parser cannot continue.
+        :raises ApiError: 400, 414 or 431 if it is invalid or exceeds a limit. The parser cannot be used
+            afterwards.
         """
         self.unread = None
         buffer = self.buffer
@@ -173,8 +173,11 @@ class RequestParser:
         try:
             self._llhttp.feed_data(received)
         except HttpParserUpgrade:
-            # Upgrades are ignored. llhttp would treat the body as data of the other protocol.
-            return self._parsed_headers(_UPGRADE.sub(b"", received))
+            # llhttp would treat the body as data of the other protocol.
+            ordinary = self._parsed_headers(_UPGRADE.sub(b"", received))
+            if headers.get("upgrade", "").lower() == WEBSOCKET:
+                ordinary["upgrade"] = WEBSOCKET
+            return ordinary
         except HttpParserError:
             raise _invalid_http() from None
         message.headers = None
@@ -207,7 +210,7 @@ class RequestParser:
         return body
 
     def _possible_end(self, buffer: bytes) -> int:
-        """Return where the next request may begin: a chunked body ends with an empty line."""
+        """Return the index at which the next request may begin: a chunked body ends with an empty line."""
         window = self._tail + buffer
         empty_line = window.find(b"\r\n\r\n")
         end = len(window) if empty_line < 0 else empty_line + 4
@@ -236,7 +239,7 @@ def _check_limits(received: bytes) -> None:
 
 
 def _body_length(headers: Headers) -> int | None:
-    """Return the size of the body in bytes, or None for chunked encoding. llhttp has accepted the headers."""
+    """Return the size of the body in bytes, or None if it is chunked. llhttp has validated the headers."""
     encoding = headers.get("transfer-encoding")
     if encoding is not None:
         if encoding.lower() != "chunked":
@@ -260,10 +263,9 @@ def _too_large(message: str) -> ApiError:
 
 
 class RequestTarget(NamedTuple):
-    """The target of a request.
+    """The target of a request. The host may have a port, and is None without a ``Host`` header.
 
-    :ivar host: host name or address, with its port if present, or None without a ``Host`` header.
-    :ivar path: path as sent, percent-encoded.
+    ``path`` is percent-encoded, as sent.
     """
 
     host: str | None
@@ -274,8 +276,6 @@ class RequestTarget(NamedTuple):
 def parse_target(target: bytes, host: str | None, minor: int) -> RequestTarget:
     """Parse the request target and the ``Host`` header (RFC 9112 section 3).
 
-    :param host: value of the header, with repeated headers joined by ``", "``.
-    :param minor: minor version of HTTP/1: 0 or 1.
     :raises ApiError: 400 if they are malformed or contradictory, 414 if the target is too long.
     """
     if len(target) > MAX_TARGET_BYTES:

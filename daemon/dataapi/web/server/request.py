@@ -1,6 +1,7 @@
 """A request while it is received and handled, and the outgoing half of its connection.
 
-Responses are written immediately until the socket's buffer is full. The rest is written as the client reads.
+Responses are written immediately until the socket's buffer is full. Remaining data is written as the client
+reads.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from dataapi.web.routing import RoutedRequest
 from dataapi.web.server.parser import Head
 
 UNCOUNTED = 16_384
-"""Bytes of each body that do not count, so that small requests succeed when large ones use the whole budget.
+"""Bytes of each body that do not count toward the budget.
+
+Small requests therefore succeed while large ones use the whole budget.
 """
 
+_SWITCHING_PROTOCOLS = 101
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
@@ -41,7 +45,6 @@ class Budget:
         self._size = size
 
     def reserve(self, count: int) -> bool:
-        """Reserve bytes. Return False if too few are free."""
         if count > self.free:
             return False
         self.free -= count
@@ -63,6 +66,12 @@ class SiteState(Protocol):
     @property
     def connections(self) -> Sized: ...
 
+    def handle(self, received: ServerRequest, body: bytes, /) -> None: ...
+
+    def add_feed(self) -> bool: ...
+
+    def remove_feed(self) -> None: ...
+
     def settle(self) -> None: ...
 
 
@@ -72,6 +81,7 @@ class RequestConnection(Protocol):
     sender: OutgoingData
     crowded: bool
     peer: str
+    secure: bool
     persistent: bool
     progressed: float
 
@@ -79,6 +89,10 @@ class RequestConnection(Protocol):
     def site(self) -> SiteState: ...
 
     def begin_feed(self, feed: Feed) -> bool: ...
+
+    def upgrade(self, receive: Callable[[bytes], None]) -> None: ...
+
+    def pause(self, *, paused: bool) -> None: ...
 
     def finished(self) -> None: ...
 
@@ -91,9 +105,6 @@ class ServerRequest:
     """A request while it is received and handled. The pipeline creates an immutable ``Request`` from it.
 
     :ivar limit: maximum size of the body in bytes.
-    :ivar received: received bytes of the body.
-    :ivar response_started: whether the response has started.
-    :ivar gone: whether the client has disconnected.
     :ivar routed: the routed head, if it was checked before the body was received.
     :ivar handling: Deferred of the handler, cancelled when the client disconnects.
     """
@@ -141,7 +152,8 @@ class ServerRequest:
     def send(self, reply: Reply, headers: tuple[tuple[str, str], ...]) -> None:
         """Write a response with additional headers. ``finish`` must follow."""
         is_head = self.head.method == "HEAD"
-        # The response to HEAD has the length of GET's response. It is unknown without a body.
+        # The response to HEAD has the length of the response to GET. If the handler returned no body, the
+        # length is unknown.
         head = self._head(reply, headers, None if is_head and not reply.body else len(reply.body))
         has_body = not is_head and reply.status not in BODILESS
         self.connection.sender.send(head + reply.body if has_body else head)
@@ -181,9 +193,14 @@ class ServerRequest:
     async def send_feed(self, reply: Reply, feed: Feed, headers: tuple[tuple[str, str], ...]) -> None:
         """Write an unlimited response until its feed ends. The connection is closed afterwards.
 
-        The caller finishes the request.
+        After the status 101, the feed also receives data from the client. The caller finishes the request.
         """
         self.connection.persistent = False
+        if reply.status == _SWITCHING_PROTOCOLS:
+            self.response_started = True
+            self.connection.sender.send(response_head(reply.status, (*headers, *reply.headers), None))
+            await feed.write_to(self)
+            return
         self._begin_body(reply, headers)
         await feed.write_to(self)
         self._end_body()
@@ -261,7 +278,7 @@ def too_many_subscriptions() -> ApiError:
 
 
 _MAX_WRITE = 65_536
-"""Bytes to pass to the transport at a time. Smaller pieces make progress visible."""
+"""Maximum number of bytes to pass to the transport at a time. Smaller pieces make progress visible."""
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus} | {
     413: "HTTP/1.1 413 Content Too Large",
@@ -270,7 +287,6 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for st
 }
 
 BODILESS = frozenset((204, 304))
-"""Statuses of responses without a body."""
 _FORBIDDEN = re.compile(r"[\r\n\0]")
 _HEADER = "%s: %s".__mod__
 
@@ -281,9 +297,6 @@ def response_head(
     """Return the status line and headers, with ``Content-Length`` if the status allows a body.
 
     A newline in a value would start another header, so it is replaced with a space.
-
-    :param length: size of the body in bytes, or None if unknown.
-    :param reason: reason phrase (default: the standard one).
     """
     if reason is None:
         lines = [_STATUS_LINES.get(status) or f"HTTP/1.1 {status} Unknown Status"]
@@ -303,9 +316,7 @@ class OutgoingData:
     """The outgoing half of a connection.
 
     :ivar socket: the connection, or None if it uses TLS.
-    :ivar waits: whether there is unsent data.
     :param progress: called when the client has received a part of the unsent data.
-    :param sent: called when all data has been sent.
     """
 
     def __init__(self, transport: Any, progress: Callable[[], object], sent: Callable[[], object]) -> None:
@@ -323,7 +334,7 @@ class OutgoingData:
             transport.registerProducer(self, True)
 
     def send(self, data: bytes | memoryview) -> None:
-        """Write as much as the socket accepts, and leave the rest to the reactor, without copying it.
+        """Write as much as the socket accepts, and leave other data to the reactor, without copying it.
 
         Waiting until the reactor reports a writable socket would cost an iteration and two system calls.
         """
@@ -385,7 +396,7 @@ class OutgoingData:
         self._transport.loseConnection()
 
     def close_now(self) -> None:
-        """Close the connection, and leave sending the written bytes to the kernel.
+        """Close the connection now. The kernel still sends the bytes that have been written.
 
         ``loseConnection`` waits until the socket is writable, which the client may delay forever, and
         ``abortConnection`` discards a response that is being sent.
@@ -398,9 +409,7 @@ class OutgoingData:
             self.socket.connectionLost(connectionDone)
 
     def half_close(self) -> None:
-        """Shut down the output after all data has been sent. Does nothing with TLS: it has no half-closed
-        state.
-        """
+        """Shut down the output after all data has been sent. TLS has no half-closed state."""
         if self.socket is not None:
             self._end = self.socket.loseWriteConnection
             if not self.waits:
@@ -415,4 +424,4 @@ class OutgoingData:
         self._full = True
 
     def stopProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Do nothing: the connection is notified separately."""
+        """Do nothing, because the transport also reports the loss to the connection itself."""

@@ -22,14 +22,12 @@ from dataapi.web.server.request import Budget
 _log = Logger(namespace="dataapi.web")
 
 _MAX_CROWDED = 64
-"""Connections above the limit that may send a request before it is rejected. More are closed immediately."""
+"""Number of connections above the limit that get an error response. Others are closed immediately."""
 _WARNING_INTERVAL = 60.0
 """Minimum number of seconds between warnings about the limit."""
 
 
 class _Closing(Protocol):
-    """Closes a connection immediately."""
-
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         transport: Any = self.transport
         transport.abortConnection()
@@ -39,13 +37,10 @@ class _Closing(Protocol):
 class ApiSite(Factory):
     """The protocol factory of client connections.
 
-    :param settings: limits of connections and bodies.
-    :ivar proxies: the trusted proxies.
     :ivar header_timeout: seconds for the head of a request.
     :ivar timeout: seconds for which a client may make no progress with a request or response.
     :ivar keep_alive_timeout: seconds for which a connection may be idle.
-    :ivar connections: from the oldest to the newest.
-    :ivar in_flight: number of requests that are being handled.
+    :ivar connections: the open connections, from the oldest to the newest.
     :ivar draining: whether connections are closed after the current response.
     :ivar report: called with the number of connections when it changes.
     """
@@ -99,7 +94,7 @@ class ApiSite(Factory):
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name
-        """Return the protocol of a connection. Far above the limit, it closes the connection immediately."""
+        """Return the protocol of a connection. Far above the limit, the protocol closes it immediately."""
         peer = address_of(addr)
         if (
             self._crowded >= _MAX_CROWDED
@@ -118,12 +113,21 @@ class ApiSite(Factory):
         self.report(len(self.connections))
 
     def count_feed(self, connection: ClientConnection) -> bool:
-        if self._feeds >= self._max_subscriptions:
+        if not self.add_feed():
             return False
         self._forget(connection)
-        self._feeds += 1
         self.connections[connection] = None
         return True
+
+    def add_feed(self) -> bool:
+        """Count another feed. Return False if there are too many."""
+        if self._feeds >= self._max_subscriptions:
+            return False
+        self._feeds += 1
+        return True
+
+    def remove_feed(self) -> None:
+        self._feeds -= 1
 
     def closed(self, connection: ClientConnection) -> None:
         if connection in self.connections:
@@ -144,7 +148,7 @@ class ApiSite(Factory):
             del self._by_address[connection.peer]
 
     def has_room(self, address: str) -> bool:
-        """Return whether another connection from this address is allowed, closing an idle one if necessary.
+        """Return whether another connection from this address is allowed. Close an idle one if necessary.
 
         Connections that were accepted above the limit do not count.
         """
@@ -182,8 +186,8 @@ class ApiSite(Factory):
 
         Clients that have just connected or have sent a part of a request get a second to complete it.
 
-        :return: fires when no connections and requests are left, or after ``seconds``, when the rest is
-            aborted.
+        :param seconds: after this time, the remaining connections are aborted.
+        :return: a Deferred that fires when no connections or requests are left.
         """
         self.draining = True
         for connection in list(self.connections):

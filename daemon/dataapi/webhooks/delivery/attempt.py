@@ -46,14 +46,11 @@ _DATA_EXCEPTION = "22"
 """SQLSTATE class of invalid values."""
 
 Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
-"""Renders an older version, given the published type, the older type and the published payload."""
+"""Returns a payload of an older type, given the published type, the older type and the published payload."""
 
 
 class DeliveryCounters:
-    """Delivery metrics of a process.
-
-    :param organizations: number of organizations with their own labels.
-    """
+    """Delivery metrics of a process. At most ``organizations`` organizations have their own labels."""
 
     def __init__(self, organizations: int = 0) -> None:
         self._organizations = OrganizationAttempts(organizations)
@@ -64,10 +61,7 @@ class DeliveryCounters:
         self.lost = 0
 
     def began(self, waited: float) -> None:
-        """Count a first attempt.
-
-        :param waited: seconds since its event was published.
-        """
+        """Count a first attempt, made ``waited`` seconds after its event was published."""
         self._waited.add(max(0.0, waited))
 
     def ended(self, organization: str, outcome: AttemptOutcome) -> None:
@@ -231,7 +225,6 @@ class Attempt:
     """The request to send.
 
     :ivar event_id: value of ``webhook-id``, the same for all attempts.
-    :ivar body: bytes to sign and send.
     :ivar custom_headers: checked names and values.
     :ivar traceparent: value of the header, or "" to omit it.
     :ivar previous_secret: previous secret for a second signature, or None.
@@ -247,12 +240,11 @@ class Attempt:
 
 
 class AttemptSender:
-    """Makes attempts: resolves, checks, connects, signs, and sends one POST request.
+    """Makes attempts: resolves the host, checks its addresses, connects, and sends one signed POST request.
 
     :param address_check: resolves and checks the addresses of receivers.
     :param now: wall clock, for ``webhook-timestamp``.
     :param timeout: seconds from name resolution to the last byte of the response.
-    :param clock: clock of the deadline (default: the reactor).
     :param tls: verifies receivers' certificates (default: with the system's certificate authorities).
     """
 
@@ -283,8 +275,9 @@ class AttemptSender:
     async def send(self, attempt: Attempt) -> AttemptOutcome:
         """Make an attempt. Cancelling it closes the connection.
 
-        It succeeds if a complete 2xx response, or more of its body than is recorded, arrives within the
-        deadline. If a response is incomplete, the outcome contains the partial response and an error.
+        The attempt succeeds if a 2xx response arrives before the deadline. It must be complete, unless its
+        body is longer than the part that is recorded. If a shorter response is cut off, the outcome contains
+        the partial response and an error.
         """
         exchange = _Exchange(self._now())
         started = self._clock.seconds()
@@ -307,7 +300,7 @@ class AttemptSender:
         return AttemptOutcome(
             success=error is None and 200 <= response.code < 300,
             signed_at=datetime.fromtimestamp(exchange.signed_at, UTC),
-            # The clock may have been set back.
+            # Not negative, even if the clock was set back.
             duration_ms=max(0, round((self._clock.seconds() - started) * 1000)),
             response_code=response.code,
             response_headers=header_texts(response.headers.items()),
@@ -320,7 +313,8 @@ class AttemptSender:
         addresses = await self._address_check.addresses(destination)
         connection = await self._connections.get(destination, addresses)
         if self._clock.seconds() >= deadline:
-            # After a stall of the process, this runs before the timers. Another daemon may have the lease.
+            # After a pause of the process, this runs before the timeout, and another daemon may hold the
+            # lease.
             connection.drop()
             raise _DeadlineExceeded
         exchange.connection, exchange.signed_at = connection, self._now()
@@ -335,7 +329,7 @@ class AttemptSender:
         head = constant_head(destination, attempt.custom_headers) + header_lines(
             (*signed, *traced, ("content-length", str(len(attempt.body))))
         )
-        # Never sent again in the same attempt, because the receiver may have the event.
+        # An attempt never repeats its request, because the receiver may have the event.
         await connection.post(head + b"\r\n" + attempt.body, exchange.response)
 
     def close(self) -> None:
@@ -345,7 +339,7 @@ class AttemptSender:
 class _Exchange:
     """State of an attempt.
 
-    ``signed_at`` is the start of the attempt until the request is signed.
+    Until the request is signed, ``signed_at`` is the start of the attempt.
     """
 
     __slots__ = ("connection", "response", "signed_at")

@@ -1,7 +1,7 @@
 """Limits for attempts in flight: in total, and for each host, endpoint and organization.
 
-The rules are in docs/reference/webhooks.md, Fairness. Claimed work that may not begin yet waits in a queue
-for each endpoint, so that the next attempt needs no query.
+The rules are in docs/reference/webhooks.md, Fairness. Claimed work that cannot begin yet waits in the queue
+of its endpoint, so that the next attempt needs no query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.model import Claim, DueWork
 
 AHEAD = 0.1
-"""Seconds of a prompt endpoint's work that may be claimed in advance: longer than a claim takes."""
+"""Amount of work to claim in advance for an endpoint, in seconds. A claim takes less time.
+
+Work is claimed in advance only for prompt endpoints.
+"""
 
 MAX_AHEAD = 256
 """Maximum number of waiting attempts, for one endpoint and in total."""
@@ -33,7 +36,7 @@ _Key: TypeAlias = tuple[UUID, str]
 
 
 class _Pace(Enum):
-    """Speed of an endpoint, in the order in which an organization's endpoints take turns."""
+    """Speed of an endpoint. An organization's endpoints take turns in the order of the members."""
 
     NEW = auto()
     SLOW = auto()
@@ -53,7 +56,7 @@ class _Share:
     """A limit for attempts in flight.
 
     :ivar reserve: number of slots that are reserved for organizations with few attempts. An organization may
-        use one of them only if more slots are free than it uses already.
+        use one of them only if the number of free slots exceeds the number that it already uses.
     """
 
     limit: int
@@ -67,7 +70,7 @@ class _Share:
 
 
 _Shares: TypeAlias = Mapping[_Pace, tuple[_Share, ...]]
-"""Shares that an attempt counts toward, by pace of its endpoint when it began."""
+"""The limits that apply to an attempt, by the pace of its endpoint at the start of the attempt."""
 
 
 def _shares(slow: int, slow_and_new: int, every: int, reserve: int) -> _Shares:
@@ -89,11 +92,9 @@ def _count(shares: Iterable[_Share], organization: str, change: int) -> None:
 
 @dataclass(slots=True, eq=False)
 class _HostQueue:
-    """A host.
+    """A host, its number of remembered endpoints, and its number of waiting attempts by pace.
 
-    :ivar endpoints: number of remembered endpoints.
-    :ivar waiting: number of waiting attempts by pace.
-    :ivar blocked: endpoints whose attempts wait for another attempt to this host to end.
+    The attempts of blocked endpoints wait for another attempt to this host to end.
     """
 
     name: str
@@ -105,10 +106,9 @@ class _HostQueue:
 
 @dataclass(slots=True, eq=False)
 class _OrganizationQueue:
-    """An organization and its remembered endpoints.
+    """An organization, its remembered endpoints, and its number of waiting attempts by pace.
 
-    :ivar waiting: number of waiting attempts by pace.
-    :ivar ready: endpoints whose attempts may begin, in order of their turns.
+    The attempts of ready endpoints may begin, in order of their turns.
     """
 
     name: str
@@ -123,9 +123,8 @@ class _OrganizationQueue:
 class _EndpointQueue:
     """An endpoint at a host.
 
-    :ivar cap: maximum number of attempts in flight.
     :ivar last: duration of the last attempt, or age of the oldest one in flight if that is longer.
-    :ivar in_flight: start and shares of attempts in flight, oldest first.
+    :ivar in_flight: start and limits of each attempt in flight, oldest first.
     :ivar more: whether the database may have more due work.
     """
 
@@ -141,7 +140,7 @@ class _EndpointQueue:
 
     @property
     def pace_at_host(self) -> _Pace:
-        """Pace for the host's limits. The only endpoint of a host may use the whole limit."""
+        """Pace for the host's limits. An endpoint that is the only one of its host may use all of them."""
         return self.pace if self.host.endpoints > 1 else _Pace.PROMPT
 
     @property
@@ -161,9 +160,8 @@ class _EndpointQueue:
 class ConcurrencyLimits:
     """Decides how much to claim and which attempt begins next.
 
-    :param maximum: maximum number of attempts in flight.
     :param per_host: maximum number of attempts in flight to one host.
-    :param slow: duration from which an attempt is slow, in seconds.
+    :param slow: minimum duration of a slow attempt, in seconds.
     :ivar waiting: number of claimed attempts that have not begun.
     """
 
@@ -174,7 +172,7 @@ class ConcurrencyLimits:
         self._shares = _shares(maximum - maximum // 2, maximum - maximum // 8, maximum, reserve=16)
         self._hosts: dict[str, _HostQueue] = {}
         self._organizations: dict[str, _OrganizationQueue] = {}
-        # Endpoints with work, and endpoints without, the longest idle first.
+        # Endpoints with work, and idle endpoints. The longest idle ones come first.
         self._busy: dict[_Key, _EndpointQueue] = {}
         self._idle: dict[_Key, _EndpointQueue] = {}
         # Organizations with a ready endpoint, in order of their turns.
@@ -198,9 +196,10 @@ class ConcurrencyLimits:
         return (self._vacant + 1) // 2
 
     def limits(self, now: float) -> tuple[dict[UUID, int], frozenset[str]]:
-        """Return limits for claiming by endpoint, and organizations whose other endpoints are excluded.
+        """Return the number of attempts to claim, by endpoint, and the organizations to exclude.
 
-        The limit of other endpoints is ``DEFAULT_LIMIT``.
+        For endpoints without a number, it is 0 if their organization is excluded, and otherwise
+        ``DEFAULT_LIMIT``.
         """
         for endpoint in self._busy.values():
             if endpoint.pace is not _Pace.NEW:
@@ -251,9 +250,7 @@ class ConcurrencyLimits:
     def claimed(self, counts: Mapping[UUID, int], limits: Mapping[UUID, int], *, complete: bool) -> None:
         """Record which endpoints may have more due work in the database. Called after ``add``.
 
-        :param counts: number of claimed attempts by endpoint.
-        :param limits: limits of the claim.
-        :param complete: whether the claim returned all work within the limits.
+        ``complete`` is whether the claim returned all due work that its limits admit.
         """
         self._more = not complete
         for key, endpoint in list(self._busy.items()):
@@ -328,7 +325,7 @@ class ConcurrencyLimits:
             fails = endpoint.last >= self._slow and not responded
             endpoint.cap = max(1, endpoint.cap // 2) if fails else min(self._per_host, endpoint.cap + 1)
             self._update_pace(endpoint, now)
-        # They take turns in the order in which they were blocked.
+        # Blocked endpoints take turns in the order in which they were blocked.
         for blocked in endpoint.host.blocked:
             self._make_ready(blocked)
         endpoint.host.blocked.clear()

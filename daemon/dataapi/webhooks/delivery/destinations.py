@@ -52,7 +52,7 @@ REFUSED_IPV4 = networks(
 )
 
 GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
-"""The only public unicast addresses, without mapped, NAT64, unique local, link-local and multicast ones."""
+"""The public unicast addresses. Mapped, NAT64, unique local, link-local and multicast ones are outside."""
 
 REFUSED_IPV6 = networks(
     (
@@ -119,7 +119,6 @@ class UrlRefused(ValueError):
 class Destination:
     """The parsed and checked URL of an endpoint.
 
-    :ivar scheme: ``http`` or ``https``.
     :ivar host: ASCII name in lower case, or an allowed address.
     :ivar path_and_query: request target, never empty.
     :ivar host_header: host, with the port unless it is the default one.

@@ -1,9 +1,6 @@
 """The delivery loop: claims due attempts, makes them, and records their outcomes.
 
-The database's clock determines when an attempt is due. The dispatcher claims after a notification, at the
-earliest due time, when an attempt ends and more are due, and at intervals. Polling finds work of dead daemons
-and changes of watched tables. Such changes are not announced, because notifications would serialize their
-transactions.
+See docs/reference/webhooks.md, Queue. The database's clock determines when an attempt is due.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ ENQUEUED, CHANGED = CHANNELS = "webhooks", "webhooks_changed"
 """Notification channels for new work, and for changed or deleted endpoints."""
 
 LEASE_MARGIN = 10.0
-"""Seconds by which a lease exceeds the time limit of an attempt."""
+"""Time by which a lease is longer than the time limit of an attempt, in seconds."""
 
 RELEASE_AFTER = 2.0
 """Seconds after which claimed work is released if it has not begun."""
@@ -52,16 +49,16 @@ MAX_POLL_INTERVAL = 1.0
 """Maximum poll interval in seconds."""
 
 POLL_BACKOFF = 0.1
-"""Poll interval as a fraction of the time without work, between these limits."""
+"""Poll interval as a fraction of the time without work, within the minimum and maximum above."""
 
 CLAIM_INTERVAL = 0.01
-"""Minimum interval of claims while attempts are in flight, in seconds."""
+"""Minimum interval between claims while attempts are in flight, in seconds."""
 
 SURPLUS_DELAY = 1.0
 """Seconds until work that exceeded a limit can be claimed again."""
 
 SLOW = 0.25
-"""Fraction of the time limit from which an attempt counts as slow."""
+"""Minimum duration of a slow attempt, as a fraction of the time limit."""
 
 RETRY_AFTER = 1.0
 """Seconds to wait before claiming again after an error."""
@@ -89,11 +86,8 @@ class DeliveryQueue(OutcomeStore, RenderedPayloadStore, Protocol):
 class Dispatcher:
     """Delivers events until it is drained.
 
-    :param clock: the reactor, for timers.
-    :param render: renders older versions of events.
     :param listening: whether the session that receives notifications, and keeps leases alive, is connected.
     :ivar number: random identifier of this dispatcher.
-    :ivar claim_error: error of the last claim, or "".
     """
 
     _log = Logger(namespace="dataapi.webhooks")
@@ -143,7 +137,7 @@ class Dispatcher:
 
     @property
     def stalled(self) -> float:
-        """Seconds since the last claim with all outcomes recorded, or 0 before the start."""
+        """Seconds since the last claim that found all earlier outcomes recorded, or 0 before the start."""
         return 0.0 if self._last_progress is None else float(self._clock.seconds() - self._last_progress)
 
     def start(self) -> None:
@@ -316,7 +310,7 @@ class Dispatcher:
 
     def _start_ready(self) -> None:
         if self._starting:
-            # An attempt ended immediately, in the loop below.
+            # Called from the loop below, because an attempt has already ended.
             return
         self._starting = True
         now = self._clock.seconds()
@@ -366,7 +360,8 @@ class Dispatcher:
                 "discarded {lost} outcomes, because their leases had ended or their endpoints were deleted",
                 lost=lost,
             )
-            # A statement whose response was lost may have scheduled attempts.
+            # The statement that recorded an outcome may have scheduled an attempt although its response was
+            # lost.
             self.poll()
         waits = [attempt.retry_in for attempt in finished if attempt.retry_in is not None]
         if waits and not self._stopping:

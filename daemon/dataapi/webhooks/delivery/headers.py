@@ -46,14 +46,14 @@ def check_secret(secret: str) -> None:
         raise InvalidSecret(
             f"The signing secret must have {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} characters"
         )
-    # Receivers' libraries encode other characters differently.
+    # Receivers' libraries disagree about the encoding of other characters.
     if not secret.isascii():
         raise InvalidSecret("The signing secret must contain only ASCII characters")
 
 
 @lru_cache(MAX_CACHED)
 def hmac_key(secret: str) -> bytes:
-    """Return the decoded base64 after ``whsec_``, or otherwise the bytes of the secret."""
+    """Return the key of a secret: the base64 after ``whsec_``, decoded, or else the secret's bytes."""
     if secret.startswith(_PREFIX):
         decoded = _strict_base64(secret.removeprefix(_PREFIX))
         if decoded is not None:
@@ -62,10 +62,7 @@ def hmac_key(secret: str) -> bytes:
 
 
 def sign(secret: str, event_id: str, timestamp: int, body: bytes) -> str:
-    """Return the value of ``webhook-signature``.
-
-    :param timestamp: time of the attempt in Unix seconds.
-    """
+    """Return the value of ``webhook-signature``. ``timestamp`` is in Unix seconds."""
     signed = f"{event_id}.{timestamp}.".encode("ascii") + body
     digest = hmac.digest(hmac_key(secret), signed, hashlib.sha256)
     return "v1," + base64.b64encode(digest).decode("ascii")
@@ -139,10 +136,9 @@ def _value_problem(value: str) -> str | None:
 def signed_headers(
     secret: str, event_id: str, timestamp: int, body: bytes, previous: str | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the headers that identify and sign an attempt.
+    """Return the headers that identify and sign an attempt. ``timestamp`` is in Unix seconds.
 
-    :param timestamp: time of the attempt in Unix seconds.
-    :param previous: previous secret during a rotation, for the second signature.
+    During a rotation, a second signature is made with the previous secret.
     """
     signatures = sign(secret, event_id, timestamp, body)
     if previous is not None:
@@ -164,7 +160,7 @@ def delivery_headers(
 def constant_head(destination: Destination, custom: tuple[tuple[str, str], ...]) -> bytes:
     # Responses are not decompressed: a few compressed bytes can expand to gigabytes.
     connection = (("host", destination.host_header), ("accept-encoding", "identity"))
-    # Custom headers may replace these.
+    # Custom headers may replace the headers above.
     headers = {name.lower(): (name, value) for name, value in (*connection, *custom, *CONSTANT_HEADERS)}
     return f"POST {destination.path_and_query} HTTP/1.1\r\n".encode("ascii") + header_lines(headers.values())
 

@@ -33,7 +33,7 @@ IDLE_SECONDS = 15
 """Seconds after which an idle connection is closed."""
 
 CLOSE_SECONDS = 2.0
-"""Seconds that a receiver may take to close its side of a connection."""
+"""Maximum time for a receiver to close its side of a connection, in seconds."""
 
 Key: TypeAlias = "tuple[str, str, int, Address]"
 """Pool key of a connection: scheme, host, port and address."""
@@ -60,7 +60,7 @@ def attempt_error(error: Exception) -> AttemptError:
 class ReceiverConnection(Protocol):
     """A connection to a checked address. It handles one request at a time."""
 
-    transport: Any  # TCP or TLS
+    transport: Any
 
     def __init__(self, pool: ReceiverConnections, key: Key) -> None:
         self.key = key
@@ -111,9 +111,9 @@ class ReceiverConnection(Protocol):
     def has_no_input(self) -> bool:
         """Whether an idle connection has no unread input.
 
-        Input means that the receiver closed it, or sent an unexpected response or a TLS alert.
+        Input means that the receiver closed the connection, or sent an unexpected response or a TLS alert.
         """
-        # The TLS transport wraps the one with the socket.
+        # The TLS transport wraps the socket's transport.
         secure = ISSLTransport.providedBy(self.transport)
         socket_transport = self.transport.transport if secure else self.transport
         poller = select.poll()
@@ -129,7 +129,7 @@ class ReceiverConnection(Protocol):
         elif response.reusable:
             self._pool.release(self)
         else:
-            # With TLS, closing waits for the receiver.
+            # With TLS, loseConnection waits until the receiver also closes the connection.
             self.transport.loseConnection()
             self.drop_after(CLOSE_SECONDS)
 
@@ -141,7 +141,7 @@ class ReceiverConnection(Protocol):
             self._timer = self._pool.reactor.callLater(seconds, self.drop)
 
     def drop(self) -> None:
-        """Close the connection immediately, without sending or receiving the rest."""
+        """Close the connection immediately, and discard data that has not been sent or read."""
         self.transport.abortConnection()
 
 
@@ -164,10 +164,6 @@ class OutgoingRoute:
     def endpoint(
         self, reactor: Any, address: Address, port: int, seconds: float | None
     ) -> IStreamClientEndpoint:
-        """Return an endpoint that connects to an address.
-
-        :param seconds: timeout, or None.
-        """
         if self.proxy is not None:
             authority = f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
             source = self.source(4) or self.source(6)
@@ -180,7 +176,6 @@ class OutgoingRoute:
 
 
 DIRECT = OutgoingRoute()
-"""No proxy, and any source address."""
 
 
 class _ConnectionFactory(Factory):
@@ -197,8 +192,7 @@ class _ConnectionFactory(Factory):
 class ReceiverConnections:
     """Opens connections to checked addresses and pools idle connections.
 
-    :param tls: verifies certificates.
-    :param max_idle: maximum number of idle connections. The least recently used one is closed first.
+    If more than ``max_idle`` connections are idle, the least recently used one is closed.
     """
 
     def __init__(

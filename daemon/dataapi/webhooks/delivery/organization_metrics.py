@@ -12,14 +12,11 @@ MAX_COUNTED = 10_000
 """Maximum number of organizations whose recent attempts are counted."""
 
 _REPLACE_FACTOR = 2
-"""Factor by which an organization must be busier than another one to replace it."""
+"""Factor by which an organization must exceed another one's attempts to take over its label."""
 
 
 class OrganizationAttempts:
-    """Attempts by organization and outcome.
-
-    :param maximum: maximum number of organizations with their own labels.
-    """
+    """Attempts by organization and outcome. At most ``maximum`` organizations have their own labels."""
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
@@ -41,8 +38,8 @@ class OrganizationAttempts:
     def counts(self) -> Mapping[tuple[str, ...], float]:
         """Return the attempts by label and outcome, and reassign labels to the busiest organizations.
 
-        Counters never decrease: attempts without a label stay in ``OTHERS``, and a removed label takes its
-        counts along.
+        Counters never decrease: attempts of organizations without a label are counted in ``OTHERS`` and
+        remain there. The counters of an organization that loses its label are removed.
         """
         counts: dict[tuple[str, ...], float] = {
             labels: float(number) for labels, number in self._attempts.items()

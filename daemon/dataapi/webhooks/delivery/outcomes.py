@@ -43,12 +43,10 @@ class Decision:
 
 
 def decide(number: int, trigger: Trigger, *, success: bool, waits: Sequence[float] = WAITS) -> Decision:
-    """Return the decision after an attempt.
+    """Return the decision after an attempt. ``number`` is the attempt's, starting at 1.
 
-    Only automatic deliveries are retried, once for each element of ``waits`` and up to ``MAX_ATTEMPTS``
-    attempts in all.
-
-    :param number: number of the attempt, starting with 1.
+    Only automatic deliveries are retried: once for each element of ``waits``, but with at most
+    ``MAX_ATTEMPTS`` attempts in total.
     """
     if success:
         return Decision(Status.SUCCESS)
@@ -102,10 +100,6 @@ class Outcomes:
         self.blocked = False
 
     def add(self, finished: FinishedAttempt, until: float) -> None:
-        """Add the outcome of an attempt that has just ended.
-
-        :param until: end of its lease.
-        """
         self._waiting.append(_Unrecorded(finished, self._clock.seconds(), until))
         if self.blocked or self._writing:
             return
@@ -192,5 +186,5 @@ def _adjusted(unrecorded: _Unrecorded, now: float) -> FinishedAttempt:
     finished = unrecorded.finished
     if finished.retry_in is None:
         return finished
-    # The delay begins when the attempt ended, not when its outcome is recorded.
+    # The delay is counted from the end of the attempt, not from the recording of its outcome.
     return replace(finished, retry_in=max(0.0, finished.retry_in - (now - unrecorded.at)))

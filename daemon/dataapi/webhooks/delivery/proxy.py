@@ -17,7 +17,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 PORT = 3128
-"""Default port of a proxy."""
 
 _CONNECT_SECONDS = 30.0
 _MAX_HEAD = 16_384
@@ -26,10 +25,7 @@ _GRANTED = re.compile(rb"HTTP/1\.[01] 2[0-9][0-9](?: |\r\n|$)")
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy.
-
-    :ivar credentials: value of ``Proxy-Authorization``, or "".
-    """
+    """An HTTP proxy. The credentials are the value of ``Proxy-Authorization``, or ""."""
 
     host: str
     port: int
@@ -54,7 +50,6 @@ class TunnelEndpoint:
 
     :param authority: address and port, as in ``CONNECT``.
     :param timeout: seconds to establish the tunnel, or None.
-    :param bind_address: source address of connections to the proxy.
     """
 
     def __init__(
@@ -114,10 +109,7 @@ class _SingleProtocolFactory(Factory):
 
 
 class _Handshake(Protocol):
-    """Establishes a tunnel and hands it over to another protocol.
-
-    :ivar done: fires when the tunnel is established.
-    """
+    """Establishes a tunnel and hands it over to another protocol."""
 
     transport: Any
 

@@ -27,7 +27,7 @@ THREADS = 32
 """Number of concurrent lookups."""
 
 SLOW = 2.0
-"""Seconds from which a lookup counts as slow."""
+"""Minimum duration of a slow lookup, in seconds."""
 
 
 class Unresolvable(Exception):
@@ -54,13 +54,13 @@ def resolve(name: str) -> tuple[Address, ...]:
 class SystemResolver:
     """Resolves names with the system's resolver, in dedicated threads.
 
-    Receivers control their name servers, so slow lookups must not delay the daemon's own lookups in the
-    reactor's threads, nor those of other receivers. Names whose last lookup was slow share a few threads.
-    Concurrent lookups of a name are combined. A lookup is skipped if its callers have been cancelled.
+    Receivers control their name servers, so slow lookups must delay neither the lookups of other receivers
+    nor the daemon's own, which use the reactor's threads. Names whose last lookup was slow share a few
+    threads. Concurrent lookups of a name are combined. A lookup is skipped if its callers have been
+    cancelled.
 
     :param function: resolves a name. Called in a thread.
-    :param threads: number of threads for names, plus a quarter of it for slow names.
-    :param seconds: clock for the duration of lookups.
+    :param threads: number of threads. A quarter as many are added for slow names.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SystemResolver:
         pool = self._slow_pool if name in self._slow else self._pool
         while True:
             addresses = await deferToThreadPool(self._reactor, pool, self._lookup, name)
-            # Another caller may have arrived while the lookup was being skipped.
+            # Look up the name after all if another caller arrived while the lookup was being skipped.
             if addresses is not None or not self._flights.awaited(name):
                 return addresses or ()
 
@@ -117,10 +117,7 @@ def _threads(maximum: int) -> ThreadPool:
 
 
 class AddressCheck:
-    """Resolves destinations and checks their addresses.
-
-    :param allowed: networks whose addresses are never rejected.
-    """
+    """Resolves destinations and checks their addresses. Addresses in allowed networks are never rejected."""
 
     def __init__(self, resolver: Resolver, allowed: Sequence[Network] = ()) -> None:
         self._resolver = resolver

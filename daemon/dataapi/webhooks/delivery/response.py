@@ -33,12 +33,10 @@ class NotHttp(Exception):
 
 
 class Response:
-    """A response that is being received.
+    """A response that is being received. The code is 0 until the head is complete.
 
-    :ivar code: status code, or 0 until the head is complete.
     :ivar headers: raw values by lower-case name.
     :ivar body: at most ``MAX_BODY + 1`` bytes.
-    :ivar complete: whether the whole response has arrived.
     :ivar reusable: whether the connection can be used for another request.
     """
 
@@ -64,7 +62,7 @@ class Response:
             self.reusable = False
             return
         if not self._began and data[:1] not in b"H":
-            # The parser also accepts RTSP.
+            # The parser would also accept RTSP.
             raise NotHttp("The response does not begin with an HTTP status line")
         self._began = True
         self._size += len(data)
@@ -82,7 +80,7 @@ class Response:
             raise NotHttp("The response has too many or too long headers")
 
     def end(self) -> None:
-        """Handle the end of the connection. Raises ``NoResponse`` or ``NotHttp`` unless it ends the body."""
+        """Handle the end of the connection. Raises ``NoResponse`` or ``NotHttp`` if data is missing."""
         if not self._began:
             raise NoResponse("The connection was lost before a response began")
         if not self._ends_with_connection:

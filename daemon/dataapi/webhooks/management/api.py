@@ -59,10 +59,8 @@ class ManagementApi:
         self._repeatable = RepeatableRequests(store.stored_responses)
 
     async def handle(self, request: Request, path: str, path_parameters: Mapping[str, str]) -> Reply:
-        """Return the response to a request.
+        """Return the response to a request. ``path`` is the path template of the operation.
 
-        :param path: path template of the operation.
-        :param path_parameters: variable parts of the path.
         :raises ApiError: the request failed.
         """
         methods = BY_PATH[path]
@@ -139,5 +137,5 @@ def _reply(operation: ManagementOperation, result: OperationResult | Reply) -> R
     members = {"data": result.data} if result.links is None else {"data": result.data, "links": result.links}
     headers = (JSON,) if result.location is None else (JSON, ("Location", result.location))
     text = strict_json.encode(members, ensure_ascii=False)
-    # Responses of receivers may contain lone surrogates, which UTF-8 cannot encode.
+    # Responses of receivers may contain lone surrogates. UTF-8 cannot encode them.
     return Reply(operation.status, headers, text.encode("utf-8", "replace"))

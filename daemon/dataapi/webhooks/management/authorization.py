@@ -26,10 +26,9 @@ _BEARER = re.compile(r"bearer +([!-~]{1,512}) *", re.IGNORECASE)
 class AuthorizedRequest:
     """A request that passed all checks except for the existence of its resources.
 
-    :ivar scope: organization and project. The organization is "" in operators' operations without one.
-    :ivar path: decoded path.
+    :ivar scope: organization and project. The organization is "" if an operator's operation belongs to no
+        organization.
     :ivar query: raw query string. ``values`` contains the parsed parameters.
-    :ivar path_parameters: variable parts of the path.
     :ivar document: validated body, or ``{}`` if the operation has none.
     """
 
@@ -104,7 +103,7 @@ class RequestedScope:
             raise self._error(ErrorCode.INVALID_REF)
 
     def resolve(self, access: TokenAccess) -> Scope:
-        """Return the scope if the token may access it. ``missing`` checks whether it exists."""
+        """Return the scope if the token may access it. ``missing`` checks whether the scope exists."""
         organization = access.token.organization
         if organization is None:
             return Scope(self.slug or access.projects.get(self.ref or "", ""), self.ref)
@@ -147,7 +146,6 @@ async def authorize(
     """Return the access of the request's token and the requested scope.
 
     :param refs: additional projects to look up for ``TokenAccess.projects``.
-    :param operator: whether an operator's token is required.
     :param allows_operator: whether an operator's token is accepted without the permission.
     :raises ManagementError: see docs/reference/webhooks.md, Scopes and tokens.
     """

@@ -11,14 +11,12 @@ from dataapi.http.messages import Request
 from dataapi.http.strict_json import is_storable, is_storable_number, parse_integer, reject_constant
 from dataapi.webhooks.catalogue import CompiledSchema, pointer
 from dataapi.webhooks.management.errors import ErrorCode, Issue, IssueCode, ManagementError, invalid
+from dataapi.webhooks.management.limits import MAX_READ
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 MAX_BYTES = 65_536
-MAX_READ = 1_048_576
-"""Maximum size of published events in bytes. Other bodies are read up to it, to report earlier errors."""
-
 MAX_DEPTH = 64
 """Maximum nesting of arrays and objects."""
 
@@ -59,7 +57,8 @@ def document(request: Request, *, maximum: int = 0) -> Any:
         raise invalid(Issue(IssueCode.JSON, f"The body is not valid JSON: {reason}", "")) from None
     if not fits:
         raise invalid(Issue(IssueCode.DEPTH, f"The body is nested deeper than {MAX_DEPTH} levels", ""))
-    # Such text requires escapes, because bodies are UTF-8 and JSON does not allow raw control characters.
+    # Only an escape can contain such text: UTF-8 has no surrogates, and JSON allows no raw control
+    # characters.
     location = _unstorable(value) if b"\\u" in request.body else None
     if location is not None:
         raise invalid(
@@ -71,13 +70,10 @@ def document(request: Request, *, maximum: int = 0) -> Any:
 
 
 def issues(schema: CompiledSchema, document: Any, location: str = "") -> list[Issue]:
-    """Return up to 20 errors in a document. Stops after an error for too many entries or members.
-
-    :param location: JSON pointer of the document.
-    """
+    """Return up to 20 errors in a document. An error for too many entries or members is the last one."""
     collected: dict[
         Issue, None
-    ] = {}  # without duplicates: each missing member is an error that names all of them
+    ] = {}  # without duplicates: each missing member causes an error that lists all missing members
     for error in schema.errors(document):
         collected |= dict.fromkeys(_issues(error, location))
         if len(collected) >= MAX_ISSUES or error.validator in ("maxItems", "maxProperties"):

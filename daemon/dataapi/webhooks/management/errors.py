@@ -1,6 +1,6 @@
 """Errors of the management API, with status, code and message.
 
-``/v2/openapi.json`` lists the errors of each operation, and docs/webhooks.md all of them.
+``/v2/openapi.json`` lists the errors of each operation. docs/webhooks.md lists all errors.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ErrorCode(Enum):
 
 
 OTHER = "error"
-"""Code of any other status."""
+"""Code of errors with a status that is not in ``COMMON_ERRORS``."""
 
 COMMON_ERRORS = (
     ErrorCode.BAD_REQUEST,
@@ -140,6 +140,8 @@ COMMON_ERRORS = (
     ErrorCode.TIMEOUT,
 )
 """Errors that the server may return before a request reaches this API, one per status."""
+
+_CODES = {error.status: error.code for error in COMMON_ERRORS}
 
 
 class IssueCode(StrEnum):
@@ -184,8 +186,7 @@ class Issue:
 class ManagementError(ApiError):
     """Raised when a request to the management API fails.
 
-    :param message: default: the meaning of the code.
-    :ivar issues: errors in the request.
+    The default message is the meaning of the code. ``issues`` are the errors in the request.
     """
 
     def __init__(
@@ -198,6 +199,10 @@ class ManagementError(ApiError):
     ) -> None:
         super().__init__(code.status, code.code, message or code.meaning.removesuffix("."), headers=headers)
         self.issues = tuple(issues)
+
+
+def common_code(status: int) -> str:
+    return _CODES.get(status, OTHER)
 
 
 def invalid(*issues: Issue) -> ManagementError:

@@ -28,9 +28,8 @@ T = TypeVar("T")
 
 
 def keyed_request(request: Request, token: Token, document: Any) -> KeyedRequest | None:
-    """Return what identifies a repeated request, or None if the request has no key.
+    """Return the values that identify a repeated request, or None if the request has no key.
 
-    :param document: the parsed body.
     :raises ManagementError: malformed key.
     """
     key = request.headers.get(IDEMPOTENCY_KEY.lower())

@@ -26,10 +26,9 @@ Links = dict[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
-    """A query parameter.
+    """A query parameter with its published JSON Schema.
 
-    :ivar schema: published JSON Schema.
-    :ivar read: parses the text. Raises ``ValueError`` with a message about the expected value.
+    ``read`` parses the text, or raises ``ValueError`` with a message about the expected value.
     """
 
     name: str
@@ -134,7 +133,7 @@ def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
     def page(offset: int) -> str:
         return _link(path, {"page[limit]": str(limit), "page[offset]": str(offset)})
 
-    # Pages are counted from the current one, so that the last page aligns with it.
+    # Pages are counted from the current one, so that the links to next pages end at the last page.
     start = offset if offset < total else 0
     final = start + max(total - 1 - start, 0) // limit * limit
     return {
@@ -167,7 +166,11 @@ def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) ->
 
 
 def _adjacent(identifier: UUID | None, step: int) -> UUID | None:
-    """Return an adjacent identifier, so that an empty page links back to the record that it started from."""
+    """Return an adjacent identifier.
+
+    The links of an empty page use it as the cursor, so that the linked page includes the record that the
+    request's cursor names.
+    """
     if identifier is None:
         return None
     return UUID(int=min(max(identifier.int + step, 0), identifiers.LATEST.int))

@@ -25,7 +25,6 @@ from dataapi.webhooks.management.operations import (
 from dataapi.webhooks.management.resources import Schema
 
 Headers: TypeAlias = Mapping[str, tuple[str, Schema]]
-"""Description and schema of headers by name."""
 
 _SHARED_RESPONSES = {
     401: "Unauthorized",
@@ -41,7 +40,6 @@ _SHARED_RESPONSES = {
     503: "ServiceUnavailable",
     504: "GatewayTimeout",
 }
-"""Names of responses that are the same for all operations."""
 _CREATED: Headers = {"Location": ("Path of the created resource.", {"type": "string"})}
 _HEADERS: Mapping[int, Headers] = {
     401: {"WWW-Authenticate": ("How to authenticate.", {"type": "string"})},

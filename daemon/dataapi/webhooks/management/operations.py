@@ -26,18 +26,12 @@ PROJECT = "/v2/projects/{project_ref}/webhooks"
 READ, WRITE, PUBLISH = Permission.READ, Permission.WRITE, Permission.PUBLISH
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
-"""Header with the idempotency key."""
 
 JSON = ("Content-Type", "application/json; charset=utf-8")
 
 
 class OperationContext:
-    """Objects that handlers use.
-
-    :ivar operations: all declared operations.
-    :ivar worker: runs long computations.
-    :ivar description: cached OpenAPI document.
-    """
+    """Objects that handlers use. The worker runs long computations."""
 
     def __init__(
         self,
@@ -74,15 +68,11 @@ class ManagementOperation:
 
     :ivar path: path relative to both scopes, or the whole path if ``scoped`` is False.
     :ivar permission: required permission, or None if no token is required.
-    :ivar status: status of a successful response.
-    :ivar response: schema of a successful response.
     :ivar custom_checks: whether the handler checks the request itself.
-    :ivar operator: whether an operator's token is required.
     :ivar allows_operator: whether an operator's token is accepted without the permission.
     :ivar returns_location: whether the response has a ``Location`` header.
-    :ivar body: returns the schema of the body. None if there is no body.
     :ivar body_optional: whether an empty body is equivalent to ``{}``.
-    :ivar errors: errors in addition to those of all similar operations.
+    :ivar errors: errors that the other attributes do not imply.
     :ivar name: name of the handler in camel case, and operation ID in the OpenAPI document.
     """
 
@@ -127,7 +117,7 @@ class ManagementOperation:
             for parameter, code, absent in _SCOPE_CODES:
                 if parameter in path:
                     codes.add(code)
-                    # Operators' tokens have only this permission.
+                    # Only operators' tokens can get this error, and READ is their only permission.
                     codes |= {absent} if self.allows_operator or self.permission is Permission.READ else set()
         if self.repeatable:
             codes |= {ErrorCode.KEY_USED, ErrorCode.KEY_UNANSWERED}
@@ -138,7 +128,7 @@ _SCOPE_CODES = (
     ("{organization_slug}", ErrorCode.INVALID_SLUG, ErrorCode.NO_ORGANIZATION),
     ("{project_ref}", ErrorCode.INVALID_REF, ErrorCode.NO_PROJECT),
 )
-"""Errors for the variable parts of a path: malformed, and not found."""
+"""Errors for each parameter of a path: if its value is malformed, and if there is no such object."""
 
 
 def declared_operations(*modules: ModuleType) -> tuple[ManagementOperation, ...]:

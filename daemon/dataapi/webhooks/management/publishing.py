@@ -19,7 +19,7 @@ from dataapi.webhooks.model import NewEvent, Permission, Scope
 from dataapi.webhooks.store.enqueue import CannotPublish, PublishProblem
 
 LONG_BODY = 4_000
-"""Size of a body in bytes from which it is validated on the worker thread."""
+"""Minimum size of a body to validate on the worker thread, in bytes."""
 
 _COPIED_MEMBERS = ("/organization_slug", "/project_ref")
 """Members of payloads that the service copies from the attributes of the body."""
@@ -34,7 +34,7 @@ async def publish_event(context: OperationContext, request: Request) -> Operatio
     try:
         return await _publish(context, request)
     except ManagementError:
-        # Report an authorization error instead, if there is one.
+        # An authorization error takes precedence.
         await _authorize(context, request)
         raise
 
@@ -42,7 +42,7 @@ async def publish_event(context: OperationContext, request: Request) -> Operatio
 async def _publish(context: OperationContext, request: Request) -> OperationResult:
     document = body.document(request, maximum=resources.MAX_EVENTS)
     documents = _documents(document)
-    # Validation is a hundred times faster with ordinary numbers than with exact ones.
+    # Exact numbers are published, but ordinary numbers are validated: that is a hundred times faster.
     exact = DIGITS_DECODER.decode(request.body.decode())
     work = partial(_events, context, documents, exact if isinstance(exact, list) else [exact])
     events = await context.worker.run(work) if len(request.body) > LONG_BODY else work()
@@ -63,10 +63,10 @@ async def _publish(context: OperationContext, request: Request) -> OperationResu
 
 
 def _events(context: OperationContext, documents: list[tuple[str, Any]], exact: list[Any]) -> list[NewEvent]:
-    """Return the events of the documents.
+    """Return the events in the documents.
 
-    :param documents: JSON pointer and value of each document.
-    :param exact: the documents with exact numbers.
+    Each document has its JSON pointer. ``exact`` contains the same documents with exact numbers.
+
     :raises ManagementError: with up to 20 issues.
     """
     events, issues = [], list[Issue]()
@@ -97,7 +97,7 @@ def _payload_issues(catalogue: Catalogue, document: Any, location: str) -> Itera
 
 
 async def _authorize(context: OperationContext, request: Request) -> None:
-    """Do the checks that precede those of the body."""
+    """Check token, scopes and permission. These checks precede the checks of the body."""
     try:
         scopes = [
             RequestedScope(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dataapi.webhooks.catalogue import Catalogue
-from dataapi.webhooks.event_types import EventType
+from dataapi.webhooks.event_types import EventType, schema_for_receivers
 from dataapi.webhooks.management.resources import IDENTIFIER, TIMESTAMP, Schema
 
 _PREFIX = "#/components/schemas/"
@@ -20,7 +20,7 @@ _HEADERS: Mapping[str, tuple[str, Schema]] = {
     "webhook-signature": ("Signature according to Standard Webhooks.", {"type": "string", "pattern": "^v1,"}),
 }
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose members are names, not keywords."""
+"""Keywords whose values map names to schemas."""
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})
 """Keywords whose values are not schemas."""
 
@@ -39,9 +39,9 @@ def schemas(catalogue: Catalogue) -> Schema:
             "timestamp": TIMESTAMP,
             "payload": {"$ref": _PREFIX + payload},
         }
-        # A version may gain members. Receivers ignore unknown ones.
+        # Members may be added to a version of a type. Receivers ignore unknown members.
         components[name] = {"type": "object", "properties": members, "required": list(members)}
-        components[payload] = _relocated(event_type.schema, _PREFIX + payload)
+        components[payload] = _relocated(schema_for_receivers(event_type.schema), _PREFIX + payload)
     return components
 
 

@@ -13,8 +13,15 @@ from uuid import UUID
 
 from dataapi.webhooks.catalogue import ALL_EVENT_TYPES, Catalogue
 from dataapi.webhooks.delivery import destinations, headers
-from dataapi.webhooks.event_types import ORGANIZATION, PROJECT, EventType, is_operational
+from dataapi.webhooks.event_types import (
+    ORGANIZATION,
+    PROJECT,
+    EventType,
+    is_operational,
+    schema_for_receivers,
+)
 from dataapi.webhooks.management.errors import Issue, IssueCode, invalid
+from dataapi.webhooks.management.limits import PORTAL
 from dataapi.webhooks.model import (
     Accepted,
     AttemptError,
@@ -33,11 +40,7 @@ from dataapi.webhooks.model import (
 
 Schema = dict[str, Any]
 
-PORTAL = "/portal"
-"""Path of the customer portal."""
-
 ATTRIBUTES = "/data/attributes"
-"""JSON pointer of the attributes in a body."""
 
 MAX_EVENT_TYPES = 100
 MAX_DESCRIPTION_LENGTH = 512
@@ -91,7 +94,7 @@ _COUNT = {"type": "integer", "minimum": 0}
 _PERMISSION = {"type": "string", "enum": list(Permission)}
 COLOR: dict[str, str] = {"type": "string", "pattern": "^#[0-9a-fA-F]{6}$"}
 PLAIN = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]*$"
-"""Pattern of text without control characters, including line breaks and bidirectional controls."""
+"""Pattern of text that contains no control characters, line breaks or bidirectional controls."""
 SLUG: Schema = {**ORGANIZATION, "minLength": 1, "maxLength": 64}
 
 
@@ -327,11 +330,9 @@ SCHEMAS = {
     "links": _object({name: _or_null(_TEXT) for name in ("first", "prev", "next", "last")}),
     "error": _object({"error": _object(_ERROR, "issues")}),
 }
-"""Named schemas of responses."""
 
 
 Record = dict[str, Any]
-"""A resource as JSON."""
 
 
 def one(name: str) -> Schema:
@@ -408,7 +409,6 @@ def delivery(delivery: Delivery, event: Event | None = None) -> Record:
 
 
 def _attributes(value: object, members: Iterable[str], **others: Any) -> Record:
-    """Return the members as JSON, from fields of the same names unless they are in ``others``."""
     return {name: others[name] if name in others else _json(getattr(value, name)) for name in members}
 
 
@@ -440,7 +440,8 @@ def deleted_payload(event: UUID, copies: int) -> Record:
 
 def event_type(event_type: EventType) -> Record:
     renders = event_type.renders and event_type.renders.type
-    attributes = _attributes(event_type, _EVENT_TYPE_MEMBERS, renders=renders)
+    schema = schema_for_receivers(event_type.schema)
+    attributes = _attributes(event_type, _EVENT_TYPE_MEMBERS, renders=renders, schema=schema)
     return _record("event_type", event_type.type, attributes)
 
 
@@ -493,10 +494,7 @@ def token(token: Token, secret: str | None = None) -> Record:
 
 
 def checked_url(refused: tuple[str, str] | None) -> Record:
-    """Return the resource of a URL check.
-
-    :param refused: code and message of the error, or None.
-    """
+    """Return the resource of a URL check. ``refused`` is the code and message of its error."""
     code, message = refused or (None, None)
     return {
         "type": "url_check",

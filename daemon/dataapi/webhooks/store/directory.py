@@ -38,8 +38,8 @@ _KEY_BATCH = 5_000
 class Directory:
     """Organizations, projects and tokens in a database.
 
-    Methods return None if there is no such object, or for ``create_…`` methods if it exists or its owner does
-    not.
+    Methods return None if there is no such object. Methods named ``create_…`` return None if the object
+    already exists, or its owner does not exist.
     """
 
     def __init__(self, database: SqlRunner) -> None:
@@ -76,8 +76,6 @@ class Directory:
 
         The same transaction publishes ``v1.project.transferred`` to organizations with early access.
         Nothing happens if the organization already owns the project.
-
-        :param idempotency_key: key of both events.
         """
         values = (ref, organization, idempotency_key)
         source: str | None = (await self._database.fetch(_SQL["transfer_project"], values))[0][0]
@@ -123,10 +121,9 @@ class Directory:
         seconds: int,
         portal: Portal,
     ) -> Token | None:
-        """Store the hash of a portal link's token. Return None without early access.
+        """Store the hash of a portal link's token, which is valid for ``seconds``.
 
-        :param scope: scope of the link.
-        :param seconds: validity in seconds.
+        Return None if the organization has no early access.
         """
         names = sorted({permission.value for permission in permissions})
         values = (
@@ -142,11 +139,7 @@ class Directory:
     async def access(
         self, secret: str, slug: str | None = None, refs: Iterable[str] = ()
     ) -> TokenAccess | None:
-        """Return the access that a token grants, or None if it is not valid.
-
-        :param slug: organization to look up.
-        :param refs: projects to look up.
-        """
+        """Return the access of a token to an organization and projects, or None if the token is not valid."""
         rows = await self._database.fetch(_SQL["access"], (digest(secret), slug, list(refs)))
         if not rows:
             return None
@@ -163,8 +156,8 @@ class Directory:
     ) -> Token | None:
         """Store the hash of a token that replaces another one, with the same permissions and expiry.
 
-        :param grace_period: seconds for which the replaced token remains valid.
-        :return: None if the organization has no such valid token.
+        The replaced token is valid for ``grace_period`` seconds. Return None if the token to replace is not
+        valid.
         """
         return await self._one(_token, "rotate", organization, str(identifier), digest(secret), grace_period)
 

@@ -22,7 +22,8 @@ where organization_slug = $1 and key in (select key from webhooks.idempotency wh
 returning 1;
 
 -- name: delete_organization
--- Deletes about $2 rows of its endpoints. Upkeep deletes the rest. Daemons release claimed attempts that have not begun.
+-- Deletes the organization, and about $2 rows of its endpoints. Upkeep deletes the other rows. Daemons release claimed
+-- attempts that have not begun.
 select 1 from webhooks.organization where slug = $1 for update;
 select pg_notify('webhooks_changed', '') from webhooks.endpoint where organization_slug = $1 for update;
 select webhooks.remove_rows(id, ceil($2::float8 / count(*) over ())::integer) from webhooks.endpoint
@@ -73,7 +74,7 @@ where $1::text is null or exists (select from webhooks.organization where slug =
 returning id::text, organization_slug, permissions, created_at, expires_at, revoked_at, project_ref, portal::text;
 
 -- name: create_link
--- Returns no row without early access. The lock serializes this with transfers of the project.
+-- Returns no row if the organization has no early access. The lock serializes this with transfers of the project.
 with project as materialized (
     select ref from webhooks.project where ref = $5 and organization_slug = $1 for key share
 )

@@ -16,7 +16,7 @@ MAX_ENDPOINTS = 50
 """Maximum number of endpoints per scope (docs/reference/webhooks.md, Limits)."""
 
 DELETE_BATCH = 1_000
-"""Maximum number of attempts, and of deliveries, to delete with endpoints. Upkeep deletes the rest."""
+"""Maximum number of attempts, and also of deliveries, to delete with endpoints. Upkeep deletes the others."""
 
 _NO_REFERENCE = "23503"
 _SQL = load_statements("endpoints.sql")
@@ -30,7 +30,7 @@ class TooManyEndpoints(Exception):
 
 
 class NoScope(Exception):
-    """Raised when the organization does not exist, or its project has been transferred."""
+    """Raised when the organization does not exist, or does not own the project."""
 
 
 class Endpoints:
@@ -192,7 +192,7 @@ class KeyRotation:
                 endpoint = UUID(identifier)
                 try:
                     if not await self._replace(endpoint, bytes(secret), bytes(headers), previous):
-                        break  # read it again
+                        break  # it has changed, so read it again
                     sealed += 1
                 except CannotOpen:
                     unreadable.append(endpoint)

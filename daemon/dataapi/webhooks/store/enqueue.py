@@ -43,7 +43,7 @@ class CannotPublish(Exception):
 
 
 class Publisher:
-    """Publishes events in its own transactions. Other programs call ``webhooks.publish`` in theirs.
+    """Publishes events in separate transactions. Other programs call ``webhooks.publish`` in SQL.
 
     Within 24 hours, publishing with the same idempotency key only returns the first identifier.
     """
@@ -61,8 +61,7 @@ class Publisher:
     ) -> list[UUID] | None:
         """Publish events of one organization in one transaction, and return their identifiers in order.
 
-        :param traceparent: trace context for the deliveries, or "".
-        :return: None if the token does not permit it.
+        :return: the identifiers, or None if the token does not permit publishing the events.
         :raises CannotPublish: an event, the organization or a project is rejected.
         """
         headers = json.dumps({"traceparent": traceparent}) if traceparent else ""

@@ -131,7 +131,7 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 class UpkeepResult:
     """Numbers of created and dropped partitions, and of deleted events and idempotency keys.
 
-    :ivar removed: deleted attempts and deliveries of deleted endpoints.
+    ``removed`` is the number of deleted attempts and deliveries of deleted endpoints.
     """
 
     created: int

@@ -1,7 +1,7 @@
 -- name: list
 -- $1, $2, $3: organization, project, endpoint. $4, $5: lower and upper bound of identifiers. $6: retention in days.
--- Each endpoint contributes up to a page of identifiers from its own index, and only the records of the page are read.
--- A project's events are also sent to endpoints of its organization, whose responses are not returned.
+-- Reads up to a page of identifiers for each endpoint from its index, and then only the records of the page.
+-- A project's events are also sent to endpoints of its organization. Their responses are not returned.
 -- For pages of newer records, "desc" is replaced with "asc".
 with page as (
     select one.id
@@ -133,15 +133,16 @@ select webhooks.make_partitions($1);
 select webhooks.drop_partition($1 * interval '1 day');
 
 -- name: keep_events
--- Marks events with attempts that are still queued after the retention. Attempts that are queued later mark their
--- events themselves, so that purge_events does not have to check the queue for each batch.
+-- Extends the retention of events with attempts that are still queued. Enqueuing a later attempt also extends it.
+-- Therefore purge_events does not check the queue for each batch.
 update webhooks.event v set kept_until = now() + interval '1 day'
 from webhooks.due d
 where d.event_id = v.id and d.event_id < webhooks.uuid_floor(now() - ($1 + 1) * interval '1 day')
     and coalesce(v.kept_until, '-infinity') < now();
 
 -- name: purge_events
--- One day longer than the retention, because the last attempt may be scheduled some time after the event.
+-- Events are kept one day longer than deliveries, because the last attempt may be made long after the event was
+-- published.
 delete from webhooks.event
 where id in (
     select v.id from webhooks.event v

@@ -1,8 +1,6 @@
 """The queue of attempts, which are claimed with a lease (docs/reference/webhooks.md, Queue).
 
-Any number of daemons share a queue. Each claim has a fencing token. When a lease ends, another daemon may
-claim the attempt with a new token, and the outcome of the first claim is rejected. A lease ends early if the
-session of its process is lost and not restored.
+Each claim has a fencing token, so that the outcome of a claim whose lease has ended is rejected.
 """
 
 from __future__ import annotations
@@ -35,23 +33,22 @@ MAX_CACHED_SECRETS = 1024
 """Maximum number of endpoints whose decrypted secrets are cached."""
 
 UNREADABLE_DELAY = 60.0
-"""Seconds to wait before claiming an attempt again whose secrets could not be decrypted."""
+"""Delay in seconds before an attempt is claimed again if its secrets could not be decrypted."""
 
 ROWS_SAMPLED = 200_000
 """Number of rows to read for statistics. Reading them takes less than 0.1 seconds."""
 
 SESSION_GRACE = 2.0
-"""Seconds that a dispatcher may be without its session before others end its leases."""
+"""Seconds after a dispatcher loses its session until others end its leases."""
 
 _SQL = load_statements("queue.sql")
 _NO_PARTITION = "23514"
 
 
 class Queue:
-    """The queue in a database.
+    """The queue in a database. Upkeep creates missing partitions of the history.
 
-    :param upkeep: creates missing partitions of the history.
-    :param disable_after: days of failed attempts after which an endpoint is disabled (default: 0, never).
+    After ``disable_after`` days of failed attempts, an endpoint is disabled (default: 0, never).
     """
 
     def __init__(self, database: SqlRunner, cipher: Cipher, upkeep: Upkeep, disable_after: int = 0) -> None:
@@ -59,7 +56,7 @@ class Queue:
         self._upkeep = upkeep
         self._disable_after = disable_after
         self._last_endpoint = identifiers.EARLIEST
-        # The deliveries of an endpoint share its secrets.
+        # Cached, because all deliveries of an endpoint use the same secrets and headers.
         self._open_secret = lru_cache(MAX_CACHED_SECRETS)(partial(open_secret, cipher))
         self._open_headers = lru_cache(MAX_CACHED_SECRETS)(partial(open_headers, cipher))
 
@@ -76,13 +73,15 @@ class Queue:
         """Claim due attempts, round-robin by endpoint.
 
         Attempts for disabled endpoints, and retries that a manual delivery made unnecessary, are recorded as
-        skipped. Those of deleted endpoints are deleted. Both count as settled: claim again if any were.
+        skipped. Attempts for deleted endpoints are deleted. Skipped and deleted attempts count as settled:
+        claim again if there were any.
 
         :param maximum: maximum number of attempts.
         :param lease: duration of the lease in seconds.
         :param per_endpoint: maximum number of attempts for each endpoint.
-        :param limits: maximum for specific endpoints. 0 excludes an endpoint.
-        :param full: organizations whose endpoints are excluded unless they are in ``limits``.
+        :param limits: maximum number of attempts by endpoint, instead of ``per_endpoint``. 0 excludes an
+            endpoint.
+        :param full: organizations whose endpoints are excluded, except the endpoints in ``limits``.
         :param holder: number of the caller's dispatcher if its session has joined (``join_statement``).
         """
         limits = limits or {}
@@ -118,10 +117,7 @@ class Queue:
         return frozenset(UUID(identifier) for (identifier,) in rows)
 
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
-        """Release claims and return how many were still valid.
-
-        :param seconds: delay before they can be claimed again.
-        """
+        """Release claims, and return how many were still valid. ``seconds`` delays their next claim."""
         released = list(claims)
         delivery_ids, fences = (
             [str(claim.delivery_id) for claim in released],
@@ -136,8 +132,7 @@ class Queue:
     async def end_lost_leases(self, number: int) -> int:
         """End the leases of dispatchers whose sessions have been lost for ``SESSION_GRACE`` seconds.
 
-        :param number: number of the caller's dispatcher, which is ignored.
-        :return: number of attempts that can be claimed now.
+        Skip the caller's own dispatcher. Return the number of attempts that can be claimed now.
         """
         [(released,)] = await self._database.fetch(_SQL["take_over"], (number, SESSION_GRACE))
         return int(released)
@@ -219,7 +214,7 @@ def _outcome(finished: FinishedAttempt) -> dict[str, Any]:
         "fence": finished.claim.fence,
         "wait": finished.retry_in,
         "status": Status.SUCCESS if outcome.success else Status.FAILED,
-        # Receivers may send any number.
+        # The status code of a response may be any number.
         "response_code": outcome.response_code if 0 <= outcome.response_code <= 999 else 0,
         "response_headers": _headers(outcome.response_headers) if outcome.response_code else None,
         "response_body": None if outcome.response_body is None else storable(outcome.response_body),

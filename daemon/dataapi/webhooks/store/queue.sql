@@ -1,8 +1,7 @@
 -- name: claim
--- Marks due rows as ready, the earliest first, in batches that are small enough not to block others. Then iterates over
--- the endpoints with ready rows twice, from the one after $4 to the last and from the first to $4, so that each endpoint
--- gets its turn regardless of other queues. The tables change faster than their statistics, so all queries are written to
--- use an index and its order.
+-- Marks due rows as ready, the earliest first, in batches small enough not to block others. Then walks the endpoints with
+-- ready rows, from the one after $4 to the last, and from the first to $4. Each endpoint gets its turn, regardless of the
+-- length of other queues. All queries are written to use an index and its order, because statistics are outdated.
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 update webhooks.due set waiting = false
@@ -103,11 +102,11 @@ left join (claimed c join joined j on j.delivery_id = c.delivery_id) on true
 order by c.due_at;
 
 -- name: finish
--- Accepts only rows whose fence matches, so that only the holder of a claim reports its outcome. A daemon that was paused
--- longer than its lease and claimed an attempt again may report it twice in a batch. A successful manual retry ends
--- automatic attempts: a waiting attempt is skipped, a claimed one that has not begun is released, and one in flight is
--- the last one. Responses may repeat a payload that has been deleted in the meantime. The lock, which deletions wait for,
--- ensures that this statement sees every deletion that does not see its records.
+-- Accepts an outcome only if its fence matches, so that only the holder of a claim can report it. If a daemon is paused
+-- for longer than its lease and claims an attempt again, a batch can contain the attempt twice. A successful manual retry
+-- ends automatic attempts: a waiting attempt is skipped, a claimed one that has not begun is released, and one in flight
+-- is the last one. A response can contain a payload that has been deleted meanwhile. Deletions wait for the lock, so each
+-- deletion either sees the records of this statement or is visible to it.
 set local enable_seqscan = off;
 select pg_catalog.pg_advisory_xact_lock_shared(7236148250117004);
 with outcome as materialized (
@@ -220,7 +219,7 @@ where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
--- Runs several times per second and process. Future rows of excluded endpoints are also considered.
+-- Runs several times per second in each process. Future rows of excluded endpoints are also considered.
 set local enable_seqscan = off;
 with recursive walk (endpoint_id) as (
     select '00000000-0000-0000-0000-000000000000'::uuid
@@ -254,7 +253,7 @@ delete from webhooks.dispatcher
 where number = $1 and pg_catalog.pg_try_advisory_xact_lock(723614825, number);
 
 -- name: take_over
--- A dispatcher is missing if its lock can be acquired. If it does not reconnect in time, which would update its row, the
+-- A dispatcher is missing if its lock can be acquired. Reconnecting updates its row. If it does not reconnect in time, the
 -- row is deleted and its claims become available.
 with tried as materialized (
     select p.number, p.missing_since, pg_catalog.pg_try_advisory_xact_lock(723614825, p.number) as missing
@@ -282,8 +281,8 @@ where id = $1::uuid and body is null and not payload_deleted;
 select body from webhooks.event where id = $1::uuid and not payload_deleted;
 
 -- name: statistics
--- If the queue has more than $1 rows, estimates the counts from about $1 rows of random pages, so that the duration does
--- not depend on the length of the queue.
+-- If the queue has more than $1 rows, estimates the counts from about $1 rows of random pages, so that the time does not
+-- depend on the length of the queue.
 with part as materialized (
     select least(1, $1 / greatest(reltuples, 1)::float8) as read
     from pg_catalog.pg_class where oid = 'webhooks.due'::pg_catalog.regclass

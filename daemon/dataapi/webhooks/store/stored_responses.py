@@ -15,9 +15,8 @@ _SQL = load_statements("stored_responses.sql")
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequest:
-    """A request with an idempotency key. Keys expire after 24 hours.
+    """A request with an idempotency key. Keys expire after 24 hours, and each token has its own.
 
-    :ivar token: identifier of the token. Each token has its own keys.
     :ivar secret: the token itself, from which the encryption key of the response is derived.
     :ivar digest: hash of everything that must be equal in a repeated request.
     """
@@ -29,7 +28,7 @@ class KeyedRequest:
 
     @property
     def cipher(self) -> Cipher:
-        # Responses may contain secrets, so they are encrypted with a key that the database does not have.
+        # Responses may contain secrets, so they are encrypted with a key that is not stored in the database.
         return Cipher([base64.b64encode(hashlib.sha256(f"answers {self.secret}".encode()).digest()).decode()])
 
     @property

@@ -1,10 +1,11 @@
--- Everything that webhooks keep.  Functions name each schema, so that no search path changes what they mean.
+-- The schema of webhooks. Functions qualify all names, or set search_path, so that the caller's search path has no
+-- effect.
 
 -- Identifiers ---------------------------------------------------------------------------------------------
 
--- UUIDv7 (RFC 9562) of a time in microseconds: milliseconds, then the fraction of the millisecond (method 3), so that
--- identifiers made one after the other sort in that order; the last 64 bits, which begin with the variant, are those of
--- a random UUID.  Becomes part of the query that calls it.
+-- Returns a UUIDv7 (RFC 9562) for a time in microseconds. The fraction of the millisecond follows the milliseconds
+-- (method 3), so that identifiers sort in the order of their creation. The last 64 bits, including the variant, are
+-- copied from a random UUID. PostgreSQL inlines this function.
 create function webhooks.uuid_at(microseconds bigint) returns uuid
 language sql volatile
 as $$
@@ -13,7 +14,7 @@ as $$
             || pg_catalog.substr(pg_catalog.gen_random_uuid()::text, 20))::uuid
 $$;
 
--- One of this moment; in PL/pgSQL, which reads the clock once.
+-- PL/pgSQL, because an SQL function would be inlined and could read the clock several times.
 create function webhooks.uuid_v7() returns uuid
 language plpgsql volatile
 as $$
@@ -24,7 +25,7 @@ begin
 end
 $$;
 
--- The identifier before all those made at a time or later: what is older is less.
+-- Returns a lower bound for identifiers created at this time or later. Older identifiers are less than it.
 create function webhooks.uuid_floor(at timestamptz) returns uuid
 language sql stable
 as $$
@@ -32,7 +33,7 @@ as $$
             || '00000000000000000000')::uuid
 $$;
 
--- When an identifier was made, to the millisecond.
+-- Returns the creation time of an identifier, to the millisecond.
 create function webhooks.uuid_time(id uuid) returns timestamptz
 language sql stable
 as $$
@@ -40,7 +41,7 @@ as $$
         ('x' || pg_catalog.substr(pg_catalog.replace(id::text, '-', ''), 1, 12))::bit(48)::bigint / 1000.0)
 $$;
 
--- Who -----------------------------------------------------------------------------------------------------
+-- Organizations, projects and tokens ----------------------------------------------------------------------
 
 create table webhooks.organization (
     slug text primary key check (slug ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -48,7 +49,7 @@ create table webhooks.organization (
     created_at timestamptz not null default now()
 );
 comment on column webhooks.organization.early_access is
-    'Whether it is on the allowlist; webhooks are refused to all others.';
+    'Whether the organization is on the allowlist. Other organizations cannot use webhooks.';
 
 create table webhooks.project (
     ref text primary key check (ref ~ '^[a-z]{20}$'),
@@ -76,9 +77,9 @@ create table webhooks.token (
 create index token_organization on webhooks.token (organization_slug);
 create index token_project on webhooks.token (project_ref);
 create index token_portal on webhooks.token (expires_at) where portal is not null;
-comment on column webhooks.token.organization_slug is 'Null: the token of an operator, which reaches every organization.';
-comment on column webhooks.token.portal is 'Look and content of the customers'' page that the token opens; null: no such token.';
-comment on column webhooks.token.hash is 'SHA-256 of the token, which itself is kept nowhere.';
+comment on column webhooks.token.organization_slug is 'Null for operators'' tokens. They have access to all organizations.';
+comment on column webhooks.token.portal is 'Appearance and content of the customer portal that the token opens, or null.';
+comment on column webhooks.token.hash is 'SHA-256 of the token. The token itself is not stored.';
 
 create table webhooks.answer (
     token_id uuid not null references webhooks.token on delete cascade,
@@ -89,12 +90,12 @@ create table webhooks.answer (
     primary key (token_id, key)
 );
 create index answer_created on webhooks.answer (created_at);
-comment on table webhooks.answer is 'The answers to requests with an idempotency key, for 24 hours.';
-comment on column webhooks.answer.request is 'A hash, by which another request with the same key is detected.';
+comment on table webhooks.answer is 'Responses to requests with an idempotency key, stored for 24 hours.';
+comment on column webhooks.answer.request is 'Hash of the request, to detect a different request with the same key.';
 comment on column webhooks.answer.answer is
-    'Encrypted with a key that is made from the token, as it may hold a secret; null while the request is under way.';
+    'Encrypted with a key derived from the token, because it may contain a secret. Null while the request runs.';
 
--- Where to ------------------------------------------------------------------------------------------------
+-- Endpoints -----------------------------------------------------------------------------------------------
 
 create table webhooks.endpoint (
     id uuid primary key,
@@ -114,57 +115,56 @@ create table webhooks.endpoint (
     previous_secret_until timestamptz,
     max_per_second integer check (max_per_second between 1 and 1000),
     disabled_since timestamptz,
-    -- A project that goes to another organization takes its endpoints along.
+    -- If a project is transferred to another organization, so are its endpoints.
     foreign key (project_ref, organization_slug) references webhooks.project (ref, organization_slug)
         on update cascade on delete cascade
 );
 create index endpoint_organization on webhooks.endpoint (organization_slug, project_ref, id);
 create index endpoint_project on webhooks.endpoint (project_ref, organization_slug);
-comment on column webhooks.endpoint.project_ref is 'The project that it belongs to; null: the organization.';
-comment on column webhooks.endpoint.signing_secret is 'Encrypted, bound to the endpoint''s id.';
-comment on column webhooks.endpoint.custom_headers is 'A JSON object, encrypted, bound to the endpoint''s id.';
+comment on column webhooks.endpoint.project_ref is 'Null if the endpoint belongs to the organization instead of a project.';
+comment on column webhooks.endpoint.signing_secret is 'Encrypted, with the endpoint''s id as associated data.';
+comment on column webhooks.endpoint.custom_headers is 'JSON object, encrypted with the endpoint''s id as associated data.';
 comment on column webhooks.endpoint.epoch is
-    'Counts how often it was disabled: what was enqueued in an earlier epoch is never sent.';
-
+    'Number of times the endpoint was disabled. Attempts enqueued in an earlier epoch are never sent.';
 comment on column webhooks.endpoint.previous_secret is
-    'The secret before the last rotation, encrypted; deliveries are signed with it too until previous_secret_until.';
-comment on column webhooks.endpoint.max_per_second is 'Attempts a second, of all daemons together; null: no limit.';
+    'Secret before the last rotation, encrypted. It also signs deliveries until previous_secret_until.';
+comment on column webhooks.endpoint.max_per_second is 'Maximum attempts per second, across all daemons (null: no limit).';
 comment on column webhooks.endpoint.disabled_since is
-    'When the service disabled it because every attempt had failed for long; null: its owner did, or it is enabled.';
+    'When the service disabled the endpoint because all attempts failed. Null if its owner disabled it.';
 
 create table webhooks.failing (
     endpoint_id uuid primary key,
     since timestamptz not null,
     reported boolean not null default false
 );
-comment on table webhooks.failing is 'Endpoints whose automatic attempts have all failed since a time.';
-comment on column webhooks.failing.reported is 'Whether a delivery failed for good since then, for which an event was raised.';
+comment on table webhooks.failing is 'Endpoints whose automatic attempts have all failed since a given time.';
+comment on column webhooks.failing.reported is 'Whether a delivery has failed permanently since then and an event was raised.';
 
--- Since when all automatic attempts of an endpoint have failed; null: they have not.
+-- Returns the time since which all automatic attempts of an endpoint have failed, or null.
 create function webhooks.failing_since(endpoint uuid) returns timestamptz
 language sql stable
 as $$
     select f.since from webhooks.failing f where f.endpoint_id = endpoint
 $$;
 
--- The rows are locked while attempts are claimed, those of webhooks.endpoint are not.
+-- A table of its own, because claims lock its rows, and must not lock rows of webhooks.endpoint.
 create table webhooks.pace (
     endpoint_id uuid primary key,
     next_at timestamptz not null default now()
 );
-comment on table webhooks.pace is 'When each endpoint with max_per_second may have its next attempt.';
+comment on table webhooks.pace is 'Earliest time of the next attempt, for endpoints with max_per_second.';
 
--- Tests and manual retries of the last minute, which are limited per endpoint.
+-- Tests and manual retries of the last minute, to enforce the limit for each endpoint.
 create table webhooks.request (
     endpoint_id uuid not null references webhooks.endpoint on delete cascade,
     at timestamptz not null default now()
 );
 create index request_endpoint on webhooks.request (endpoint_id, at);
 
--- What ----------------------------------------------------------------------------------------------------
+-- Events --------------------------------------------------------------------------------------------------
 
 create table webhooks.event_type (type text primary key);
-comment on table webhooks.event_type is 'The types in the catalogues of the daemon that started last.';
+comment on table webhooks.event_type is 'Event types in the catalogues of the most recently started daemon.';
 
 create table webhooks.event_type_version (
     type text not null,
@@ -172,18 +172,17 @@ create table webhooks.event_type_version (
     primary key (type, renders)
 );
 comment on table webhooks.event_type_version is
-    'The older types that go out beside a published type, as the catalogues of the daemon say.';
+    'Older versions that are sent in addition to a published type, according to the daemon''s catalogues.';
 
--- Types of row changes that are added while daemons run, besides those of catalogues and configurations.
 create table webhooks.row_change_type (
     type text primary key check (type ~ '^v[1-9][0-9]{0,3}([.][a-z][a-z0-9_]*){2,}$' and length(type) <= 56),
     created_at timestamptz not null default now()
 );
-comment on table webhooks.row_change_type is 'What "dataapi webhooks types add" added; daemons look every two seconds.';
+comment on table webhooks.row_change_type is 'Event types added with "dataapi webhooks types add". Daemons read them every two seconds.';
 
--- No foreign key leads to or from the tables below: their rows come and go too fast.  Rows without an endpoint
--- are dropped when they come due or with age.  What only functions of this schema write has no checks: those of a row
--- cost more than writing it.
+-- The tables below have no foreign keys, because their rows are inserted and deleted frequently. Rows of deleted
+-- endpoints are deleted when they are due, or after the retention. Columns that only functions of this schema write have
+-- no check constraints: checking a row would take longer than writing it.
 create table webhooks.event (
     id uuid primary key,
     endpoint_id uuid not null,
@@ -193,7 +192,7 @@ create table webhooks.event (
     body text,
     payload jsonb,
     kept_until timestamptz,
-    -- The request's headers are JSON, in which a quotation mark within a value is escaped: this is a header's name.
+    -- The request's headers are JSON. Quotation marks in values are escaped, so this matches only a header's name.
     traceparent text default substring(
         pg_catalog.current_setting('request.headers', true) from '"traceparent":\s*"([0-9a-f-]{55})"'),
     delivered boolean not null default false,
@@ -201,17 +200,17 @@ create table webhooks.event (
     payload_deleted boolean not null default false
 );
 create index event_ingress on webhooks.event (ingress_id) where ingress_id is not null;
-comment on table webhooks.event is 'One copy per endpoint.';
+comment on table webhooks.event is 'Events, with one copy for each endpoint and type.';
 comment on column webhooks.event.body is
-    'What is signed and sent, at every attempt the same; null until an older version is rendered from payload.';
+    'Text that each attempt signs and sends. Null until an older version is rendered from payload.';
 comment on column webhooks.event.kept_until is
-    'Until when deliveries need it, where that is later than its age alone says.';
+    'If set, the event is not deleted before this time, because deliveries need it.';
 comment on column webhooks.event.traceparent is
-    'As the header of the request says it (W3C Trace Context), in whose transaction the event was published.';
+    'Header of the request that published the event (W3C Trace Context).';
 comment on column webhooks.event.delivered is
-    'Whether a manual retry delivered it: no automatic attempt is made any more.';
+    'Whether a manual retry succeeded. No more automatic attempts are made then.';
 comment on column webhooks.event.ingress_id is
-    'The identifier that publishing returned, which all copies share; null: a test, or a row''s change.';
+    'Identifier returned to the publisher, shared by all copies. Null for tests and row changes.';
 
 create table webhooks.idempotency (
     organization_slug text not null,
@@ -222,9 +221,9 @@ create table webhooks.idempotency (
 );
 create index idempotency_created on webhooks.idempotency (created_at);
 
--- When ----------------------------------------------------------------------------------------------------
+-- Due attempts --------------------------------------------------------------------------------------------
 
--- The hot table: one row per attempt that is still to be made.
+-- One row for each outstanding attempt. Rows are inserted, updated and deleted frequently.
 create table webhooks.due (
     delivery_id uuid primary key,
     event_id uuid not null,
@@ -242,37 +241,37 @@ create table webhooks.due (
     project_ref text
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500,
         autovacuum_analyze_scale_factor = 0.05);
--- A claim costs what is ready: rows that cannot be claimed yet, such as retries, are not in the index that it reads.
+-- Excludes rows that cannot be claimed yet, such as retries, so that claims do not scan them.
 create index due_ready on webhooks.due (endpoint_id, claimable_at) where not waiting;
 create index due_waiting on webhooks.due (claimable_at) where waiting;
 create index due_listed on webhooks.due (endpoint_id, delivery_id) include (event_type);
--- Only retries: the first attempt of an event, which is due at once, need not be found by its event.
+-- Only retries: first attempts are due immediately, and no query finds them by event.
 create index due_retry on webhooks.due (event_id) where attempt_number > 1;
 create index due_project on webhooks.due (endpoint_id, project_ref, delivery_id) include (event_type)
     where project_ref is not null;
-comment on column webhooks.due.delivery_id is 'The identifier of the record that the attempt will leave.';
-comment on column webhooks.due.claimable_at is 'due_at, or the end of the lease while somebody holds it.';
-comment on column webhooks.due.fence is 'Counts who held it: an outcome of an earlier holder is not taken.';
+comment on column webhooks.due.delivery_id is 'Identifier of the attempt, and of its later row in webhooks.delivery.';
+comment on column webhooks.due.claimable_at is 'due_at, or the end of the lease while the attempt is leased.';
+comment on column webhooks.due.fence is 'Incremented by each claim and retry. Outcomes with an older number are ignored.';
 comment on column webhooks.due.holder is
-    'The dispatcher that claimed it last; null: nobody can tell whether that one lives.';
-comment on column webhooks.due.event_type is 'That of the event, for lists by type.';
+    'Dispatcher that last claimed the attempt, or null if its liveness cannot be checked.';
+comment on column webhooks.due.event_type is 'Copy of webhooks.event.type, for lists by type.';
 comment on column webhooks.due.waiting is
-    'Whether claimable_at was in the future when the row was last written or read; claims skip such rows.';
+    'Whether claimable_at was in the future when the row was last updated. Claims skip such rows.';
 comment on column webhooks.due.project_ref is
-    'The project of the event, if the endpoint is its organization''s; null for the project''s own endpoints.';
+    'Project of the event if the endpoint belongs to the organization. Null for the project''s own endpoints.';
 
--- The processes that deliver, so that another one goes on with the work of one that died before its leases end.
+-- If a dispatcher terminates, others take over its claims before their leases expire.
 create table webhooks.dispatcher (
     number integer primary key,
     missing_since timestamptz
 );
 comment on table webhooks.dispatcher is
-    'Processes that hold the advisory lock (723614825, number) in a session for as long as they live.';
-comment on column webhooks.dispatcher.missing_since is 'Since when nobody is known to hold the lock.';
+    'Processes that deliver. Each holds the advisory lock (723614825, number) in a session while it runs.';
+comment on column webhooks.dispatcher.missing_since is 'When the lock was first found to be free.';
 
--- Done ----------------------------------------------------------------------------------------------------
+-- Completed attempts --------------------------------------------------------------------------------------
 
--- One row per attempt made or skipped; never changed.  A partition holds the identifiers made on one day (UTC).
+-- One row for each completed or skipped attempt. Each partition contains the identifiers created on one day (UTC).
 create table webhooks.delivery (
     id uuid not null,
     event_id uuid not null,
@@ -292,14 +291,13 @@ create table webhooks.delivery (
     primary key (id)
 ) partition by range (id);
 create index delivery_event on webhooks.delivery (event_id);
--- Lists by status and by type, and both together, read no row in vain, and statistics read an index alone.
+-- Lists filtered by status, type or both read only matching index entries. Statistics use an index-only scan.
 create index delivery_by_endpoint on webhooks.delivery (endpoint_id, id) include (status, duration_ms);
 create index delivery_by_type on webhooks.delivery (endpoint_id, event_type, id) include (status);
 create index delivery_by_status on webhooks.delivery (endpoint_id, status, id) where status <> 'success';
 create index delivery_by_type_and_status on webhooks.delivery (endpoint_id, event_type, status, id)
     where status <> 'success';
--- The history of a project contains deliveries of its events to endpoints of the organization, too. A page of them comes
--- from an index for each endpoint, as that of the endpoint's own deliveries does.
+-- The history of a project includes deliveries of its events to the organization's endpoints.
 create index delivery_by_project on webhooks.delivery (endpoint_id, project_ref, id) include (status)
     where project_ref is not null;
 create index delivery_by_project_and_type on webhooks.delivery (endpoint_id, project_ref, event_type, id) include (status)
@@ -308,10 +306,10 @@ create index delivery_by_project_and_status on webhooks.delivery (endpoint_id, p
     where project_ref is not null and status <> 'success';
 create index delivery_by_project_type_and_status on webhooks.delivery (endpoint_id, project_ref, event_type, status, id)
     where project_ref is not null and status <> 'success';
-comment on column webhooks.delivery.project_ref is 'As in webhooks.due.';
+comment on column webhooks.delivery.project_ref is 'See webhooks.due.project_ref.';
 
--- Each attempt's record by its identifier, made or still to be made.  For lists read the two tables: a page of
--- each comes from its index, a page of both would be sorted out of all.
+-- Outstanding and completed attempts, to read one by its identifier. Lists read a page of each table from its index,
+-- because a page of this view would require sorting all rows.
 create view webhooks.record as
 select * from webhooks.delivery
 union all
@@ -319,15 +317,15 @@ select d.delivery_id, d.event_id, d.endpoint_id, e.type, 'pending', d.attempt_nu
        null, null, null, null, null, d.due_at, d.project_ref
 from webhooks.due d join webhooks.event e on e.id = d.event_id;
 
--- When the oldest due work was planned.
+-- Returns the creation time of the oldest due attempt.
 create function webhooks.oldest_due() returns timestamptz
 language sql stable
 as $$
     select webhooks.uuid_time(delivery_id) from webhooks.due order by delivery_id limit 1
 $$;
 
--- Makes the partitions of the days that have due work, of today and of some days ahead; returns how many.
--- Attaching takes no lock that readers or writers wait for.
+-- Creates missing partitions for days with due attempts, today and the next days, and returns their number. ATTACH
+-- PARTITION does not block readers and writers.
 create function webhooks.make_partitions(days_ahead integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -357,9 +355,9 @@ end
 $$;
 select webhooks.make_partitions(7);
 
--- Drops the oldest partition past retention that no due work needs any more; returns whether there was one.
--- Dropping keeps all who use the history waiting, for half a second at most, and gives up before PostgreSQL
--- looks for deadlocks: one that somebody reads now is passed over, and each is a transaction of its own.
+-- Drops the oldest partition that is past the retention and that no due attempt needs. Returns whether it dropped one.
+-- DROP TABLE blocks all queries of the history, so it waits for locks for at most half a second, less than
+-- deadlock_timeout (default: 1s). Partitions in use are skipped. Drop each partition in its own transaction.
 create function webhooks.drop_partition(retention interval) returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -372,7 +370,7 @@ declare
     partition text;
 begin
     if not pg_try_advisory_xact_lock(7236148250117002) then
-        -- Another daemon is at it.
+        -- Another daemon is creating or dropping partitions.
         return false;
     end if;
     oldest_due := webhooks.oldest_due();
@@ -396,14 +394,13 @@ begin
 end
 $$;
 
--- Endpoints that have many rows are deleted at once, and their rows little by little.
-
 create table webhooks.removal (endpoint_id uuid primary key);
-comment on table webhooks.removal is 'Endpoints that were deleted, of which upkeep has rows to remove.';
+comment on table webhooks.removal is 'Deleted endpoints whose remaining rows upkeep deletes in batches.';
 
--- Deletes so many due rows and so many deliveries of an endpoint that is deleted, with their events, and remembers
--- whether any are left.  Each statement sees what was committed before it: an outcome that is written while due rows
--- are waited for is deleted with the history, and one that comes later finds no due row and does nothing.
+-- Deletes up to "most" due rows and up to "most" deliveries of a deleted endpoint, with their events. If rows remain, the
+-- endpoint is added to webhooks.removal. Returns the number of deleted rows. Each statement has a new snapshot: if an
+-- outcome is recorded while the first one waits for a due row, the second one deletes it. A later outcome finds no due
+-- row and has no effect.
 create function webhooks.remove_rows(endpoint uuid, most integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -447,7 +444,7 @@ $$;
 
 -- Publishing ----------------------------------------------------------------------------------------------
 
--- The text that is signed and sent.
+-- Returns the text that is signed and sent.
 create function webhooks.envelope(id uuid, type text, happened_at timestamptz, payload text) returns text
 language sql stable
 as $$
@@ -457,26 +454,26 @@ as $$
         '","payload":', payload, '}')
 $$;
 
--- Raises an error unless a type has the form of one.
+-- Raises an error unless the event type is well-formed.
 create function webhooks.check_type(given_type text) returns void
 language plpgsql immutable
 as $$
 begin
     if given_type is null or given_type !~ '^v[0-9]+([.][a-z0-9_]+){2,}$' or pg_catalog.length(given_type) > 128 then
-        raise exception 'an event type has the form v<N>.<area>.<name>' using errcode = '22023';
+        raise exception 'an event type must have the form v<N>.<area>.<name>' using errcode = '22023';
     end if;
 end
 $$;
 
--- Whether a payload is no longer than 256 KiB: a daemon holds hundreds of them at once.
+-- Returns whether a payload is within the limit of 256 KiB. A daemon holds hundreds of payloads in memory.
 create function webhooks.is_short(payload text) returns boolean
 language sql immutable
 as $$
     select pg_catalog.octet_length(payload) <= 262144
 $$;
 
--- The endpoints that get an event of an organization, or of its project, and the type as which each one gets it: that
--- of the event, and the older ones that go out beside it.  Becomes part of the query that calls it.
+-- Returns the subscribed endpoints for an event of an organization or its project, with the type to send: the event's
+-- type and its older versions. PostgreSQL inlines this function.
 create function webhooks.recipients(given_type text, slug text, ref text)
 returns table (endpoint_id uuid, epoch integer, type text, of_organization boolean)
 language sql stable
@@ -486,20 +483,20 @@ as $$
     join pg_catalog.unnest(given_type || array(
         select v.renders from webhooks.event_type_version v where v.type = given_type
     )) as version (type) on e.event_types && array[version.type, '*']
-    -- A project's endpoints are its own, even if it goes to another organization just now.
+    -- Endpoints of a project are not filtered by organization, because the project may be transferred concurrently.
     where e.enabled and (e.organization_slug = slug and e.project_ref is null or e.project_ref = ref)
 $$;
 
--- Whether a type is of the events that the service itself raises about endpoints.
+-- Returns whether only the service raises events of this type.
 create function webhooks.is_operational(type text) returns boolean
 language sql immutable
 as $$
     select pg_catalog.starts_with(type, 'v1.webhook.endpoint.')
 $$;
 
--- Raises an event as of a time of the caller's choosing; see webhooks.publish.  Of all transactions that are open at a
--- time one notifies at most: NOTIFY makes commits wait for each other.  The dispatchers find what nobody announced when
--- they look again.  Plans outlive the statistics of tables that grow fast: endpoints are always looked up by index.
+-- Raises an event with the given time (default: now); see webhooks.publish. At most one of the concurrent transactions
+-- sends a notification, because NOTIFY serializes commits. Dispatchers find events without a notification when they
+-- poll. enable_seqscan is off, because cached plans would be based on outdated statistics of tables that grow fast.
 create function webhooks.raise_event(
     given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz,
     left_out uuid default null
@@ -520,13 +517,13 @@ declare
 begin
     perform webhooks.check_type(given_type);
     if jsonb_typeof(given_payload) not in ('object', 'null') then
-        raise exception 'the payload of an event is a JSON object' using errcode = '22023';
+        raise exception 'the payload of an event must be a JSON object' using errcode = '22023';
     end if;
     if not webhooks.is_short(given_payload::text) then
-        raise exception 'the payload of an event has at most 256 KiB' using errcode = '22023';
+        raise exception 'the payload of an event must not exceed 256 KiB' using errcode = '22023';
     end if;
     if coalesce(given_key, '') = '' or length(given_key) > 255 then
-        raise exception 'an event needs an idempotency key of 1 to 255 characters' using errcode = '22023';
+        raise exception 'an event requires an idempotency key of 1 to 255 characters' using errcode = '22023';
     end if;
     select o.early_access into allowed from webhooks.organization o where o.slug = raise_event.slug;
     if not found then
@@ -544,7 +541,7 @@ begin
         raise exception 'organization % is not on the early access allowlist', slug using errcode = 'WH004';
     end if;
 
-    -- Who comes second waits here for the first one's transaction to end, and then finds its identifier.
+    -- A concurrent transaction with the same key waits here for the first one to end, and then reads its identifier.
     insert into webhooks.idempotency as known (organization_slug, key, ingress_id)
     values (slug, given_key, ingress)
     on conflict (organization_slug, key) do update
@@ -586,8 +583,8 @@ begin
 end
 $$;
 
--- Raises an event about an endpoint for the organization's other endpoints: disabled, failing, recovered or
--- secret_rotated.  An error here must not keep the outcome of an attempt from being recorded.
+-- Raises an event about an endpoint (disabled, failing, recovered or secret_rotated) for the organization's other
+-- endpoints. Errors become warnings, because the outcome of the attempt must still be recorded.
 create function webhooks.raise_endpoint_event(endpoint uuid, name text, since timestamptz default null) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -608,11 +605,11 @@ begin
             concat('endpoint ', name, ' ', webhooks.uuid_v7()), null, concerned.id);
     end if;
 exception when others then
-    raise warning 'the event % of endpoint % is not raised: %', name, endpoint, sqlerrm;
+    raise warning 'could not raise event % of endpoint %: %', name, endpoint, sqlerrm;
 end
 $$;
 
--- Raises an event for whoever publishes it, as of a time of their choosing; see webhooks.publish.
+-- Raises an event with the given time, and checks what publishers may not set; see webhooks.publish.
 create function webhooks.publish_at(
     given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz
 ) returns uuid
@@ -621,17 +618,17 @@ set search_path = pg_catalog, pg_temp
 as $$
 begin
     if given_payload -> 'is_test' is not null then
-        raise exception 'the payload of an event cannot have is_test: the service marks test events with it'
+        raise exception 'the payload of an event must not contain is_test: the service marks test events with it'
             using errcode = 'WH005';
     end if;
     if webhooks.is_operational(given_type) then
-        raise exception 'events about endpoints are raised by the service' using errcode = '22023';
+        raise exception 'only the service raises events about endpoints' using errcode = '22023';
     end if;
     return webhooks.raise_event(given_type, slug, ref, given_payload, given_key, given_time);
 end
 $$;
 
--- Publishes an event; what is refused is not published, and its publisher's transaction goes on.
+-- Publishes an event. If it is rejected, returns null, so that the publisher's transaction can continue.
 create function webhooks.publish_if_accepted(
     given_type text, slug text, ref text, given_payload jsonb, given_key text
 ) returns uuid
@@ -644,7 +641,7 @@ exception
     when sqlstate 'WH001' or sqlstate 'WH002' or sqlstate 'WH003' or sqlstate 'WH004' then
         return null;
     when invalid_parameter_value or sqlstate 'WH005' then
-        raise warning 'an event is not published: %', sqlerrm;
+        raise warning 'could not publish an event: %', sqlerrm;
         return null;
 end
 $$;
@@ -663,23 +660,23 @@ begin
     elsif on_refusal = 'ignore' then
         return webhooks.publish_if_accepted(type, organization_slug, project_ref, payload, idempotency_key);
     end if;
-    raise exception 'on_refusal is raise or ignore' using errcode = '22023';
+    raise exception 'on_refusal must be raise or ignore' using errcode = '22023';
 end
 $$;
 comment on function webhooks.publish is
-'Raises an event inside the caller''s own transaction: it is delivered if and only if that commits.
-The same key within 24 hours returns the first identifier and raises nothing.  project_ref is null for an
-event of the organization.  Nobody may call it until an operator lets them:
+'Publishes an event in the current transaction and returns its identifier. The event is delivered only if the
+transaction commits. If the key was used in the last 24 hours, the function returns the first identifier and publishes
+nothing. project_ref is null for an event of the organization. To allow a role to call it:
     grant usage on schema webhooks to app;
     grant execute on function webhooks.publish to app;
 Errors: 22023 malformed type, payload or key; WH001 no such organization; WH002 no such project;
-WH003 the project is another organization''s; WH004 the organization is not on the allowlist;
-WH005 the payload has is_test, which the service alone writes.
-With on_refusal => ''ignore'' none of these is raised: null is returned, and nothing is published.';
+WH003 the project belongs to another organization; WH004 the organization is not on the allowlist;
+WH005 the payload contains is_test, which is reserved.
+With on_refusal => ''ignore'', the function returns null instead of raising these errors.';
 
--- Raises events of one organization in their order, all or none; returns the identifiers that they are known by.
--- An event is {"type", "project_ref", "payload", "key", "timestamp"}.  The detail of an error is the index of the
--- event that is refused.
+-- Publishes events of an organization, all or none, and returns their identifiers in the same order.
+-- An event is {"type", "project_ref", "payload", "key", "timestamp"}. The detail of an error is the index of the rejected
+-- event.
 create function webhooks.publish_events(slug text, events jsonb) returns uuid[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -702,8 +699,8 @@ exception when invalid_parameter_value or sqlstate 'WH002' or sqlstate 'WH003' o
 end
 $$;
 
--- Gives a project to another organization, its endpoints and what was delivered to them included, and tells
--- those two organizations that are on the allowlist; returns whose it was, null when there is no such project.
+-- Transfers a project to another organization, with its endpoints and their deliveries. Raises an event for each of the
+-- two organizations if it is on the allowlist. Returns the previous organization, or null if there is no such project.
 create function webhooks.transfer_project(given_ref text, target text, given_key text) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -728,7 +725,7 @@ begin
 end
 $$;
 
--- Changes of rows ------------------------------------------------------------------------------------------
+-- Row changes ----------------------------------------------------------------------------------------------
 
 -- Raises an error if events of this type and scope cannot be published.
 create function webhooks.check_watch(given_type text, slug text, ref text) returns void
@@ -748,7 +745,7 @@ begin
 end
 $$;
 
--- The payload of a row's change.
+-- Returns the payload for a row change.
 create function webhooks.row_change(
     slug text, ref text, operation text, schema text, relation text, before jsonb, after jsonb, truncated boolean
 ) returns text
@@ -759,8 +756,7 @@ as $$
         'table', relation, 'old', before, 'new', after, 'truncated', truncated)::text
 $$;
 
--- The same of a row that is too long: with its primary key, by which a receiver can read it, or with nothing if that
--- is too long as well.
+-- Returns the payload for a row that is too long: only its primary key, or no columns if the key is also too long.
 create function webhooks.truncated_row_change(
     watched regclass, slug text, ref text, operation text, schema text, relation text, before jsonb, after jsonb
 ) returns text
@@ -785,9 +781,9 @@ begin
 end
 $$;
 
--- Publishes changes of rows of a table, each for its project, or for its organization if it has no project.  What no
--- endpoint would get is passed over, so that an unknown project, or no access, never makes a write fail.  Nobody is
--- notified: that would make the writers' commits wait for each other, and a transaction could not be prepared.
+-- Publishes row changes of a table, each for its project, or for its organization if it has no project. Changes of
+-- unknown projects, and of organizations without access, are skipped, so that writes do not fail. It sends no
+-- notification, because NOTIFY would serialize the writers' commits, and prevent PREPARE TRANSACTION.
 create function webhooks.publish_row_changes(
     given_type text, relation regclass, schema text, "table" text, operations text[], before jsonb[], after jsonb[],
     organizations text[], projects text[]
@@ -803,7 +799,7 @@ declare
 begin
     perform webhooks.check_type(given_type);
     if pg_partition_root(relation) <> relation then
-        -- Rows of a partition belong to the partitioned table.
+        -- Report the partitioned table instead of the partition.
         select n.nspname, c.relname into schema, "table"
         from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = pg_partition_root(relation);
     end if;
@@ -849,8 +845,7 @@ begin
 end
 $$;
 
--- Ends the watches of a table that publish events of a type (null: all).  The function of a former owner, which the
--- caller may not drop, stays without a trigger.
+-- Does not drop the trigger function of a former owner if the caller lacks the privilege.
 create function webhooks.unwatch("table" regclass, type text default null) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -863,7 +858,7 @@ begin
     for made, triggers in
         select p.oid, array_agg(t.tgname)
         from pg_trigger t join pg_proc p on p.oid = t.tgfoid
-        -- The trigger of a partitioned table is none of a partition's own.
+        -- Triggers cloned from the partitioned table cannot be dropped.
         where t.tgrelid = "table" and not t.tgisinternal and t.tgparentid = 0
             and p.proname ~ '^webhooks_watch_[0-9a-f]{32}$'
         group by p.oid
@@ -880,10 +875,10 @@ begin
     end loop;
 end
 $$;
-comment on function webhooks.unwatch is 'Ends the watches of a table that publish events of a type (null: all).';
+comment on function webhooks.unwatch is 'Removes the watches of a table that publish events of this type (null: all).';
 
--- The statements by which the function of a watch puts a row's change on its lists; all of the lists, if the rows are of
--- several organizations or projects.
+-- Returns PL/pgSQL that appends a row change to the lists of a trigger function. If columns contain the organization or
+-- project, it appends to all lists.
 create function webhooks.watched_row(kind text, before text, after text, scope text[], by_column boolean) returns text
 language sql immutable
 set search_path = pg_catalog, pg_temp
@@ -894,9 +889,9 @@ as $$
     ) else concat('n := n + 1; ', 'olds[n] := ' || before || '; ', 'news[n] := ' || after || '; ') end
 $$;
 
--- The trigger's function is made for each watch and belongs to the table's owner: casts of the table's types,
--- which anybody may have written, and "when" run with that role's rights, never with those of this schema's owner.
--- DDL runs with the rights of the caller.
+-- Creates a trigger function for each watch, owned by the table's owner. Casts of the table's types and "when" may contain
+-- code of other users. They run with the privileges of the table's owner, never of this schema's owner. DDL runs with the
+-- privileges of the caller.
 create function webhooks.watch(
     "table" regclass,
     type text,
@@ -937,30 +932,32 @@ begin
     select c.relnamespace::regnamespace as namespace, c.relowner::regrole as owner, c.relkind as kind into watched
     from pg_class c where c.oid = "table";
     if not pg_has_role(watched.owner, 'usage') or watched.namespace = 'webhooks'::regnamespace then
-        raise exception 'only its owner may watch %, and nobody the tables of webhooks', "table" using errcode = '42501';
+        raise exception 'only the owner of table % may watch it, and tables in schema webhooks cannot be watched', "table"
+            using errcode = '42501';
     elsif not has_schema_privilege(watched.owner, 'webhooks', 'usage') or not has_function_privilege(watched.owner,
         'webhooks.publish_row_changes(text,regclass,text,text,text[],jsonb[],jsonb[],text[],text[])', 'execute')
     then
-        raise exception 'role % may not publish row changes', watched.owner
+        raise exception 'role % is not allowed to publish row changes', watched.owner
             using errcode = '42501', hint = format(needed, watched.owner);
     elsif not has_function_privilege('webhooks.check_watch(text,text,text)', 'execute')
         or not has_function_privilege('webhooks.unwatch(regclass,text)', 'execute')
     then
-        raise exception 'role % may not watch tables', current_user
+        raise exception 'role % is not allowed to watch tables', current_user
             using errcode = '42501', hint = format(needed, quote_ident(current_user));
     end if;
     if coalesce(organization, organization_column, project, project_column) is null
         or num_nonnulls(organization, organization_column) > 1 or num_nonnulls(project, project_column) > 1
     then
-        raise exception 'name an organization, a project or both, each itself or by a column' using errcode = '22023';
+        raise exception 'specify an organization, a project or both, each by its name or a column' using errcode = '22023';
     elsif coalesce(operations, '{}') = '{}' or not array_remove(operations, null) <@ array['insert', 'update', 'delete']
         or columns = '{}'
     then
-        raise exception 'operations are insert, update and delete, and columns are not empty' using errcode = '22023';
+        raise exception 'operations must be insert, update or delete, and columns must not be empty' using errcode = '22023';
     elsif octet_length(type) > 56 then
-        raise exception 'the type of a watch has at most 56 characters' using errcode = '22023';
+        raise exception 'the event type of a watch must not exceed 56 characters' using errcode = '22023';
     end if;
-    select format(case when name is null then '%s have NULL' else '%s name %s twice' end, list, name) into wrong
+    select format(case when name is null then '%s must not contain NULL' else '%s contain %s more than once' end, list, name)
+        into wrong
     from (select 'operations' as list, unnest(operations) as name union all select 'columns', unnest(columns)) as named
     group by list, name having name is null or count(*) > 1 limit 1;
     if found then
@@ -973,27 +970,27 @@ begin
     if found then
         raise exception 'table % has no column %', "table", wrong using errcode = '42703';
     end if;
-    -- Statements of other tables reach the rows of a partition or a child, or bring rows of children along, and the
-    -- subscriber of a publication runs none.
+    -- Statement triggers miss changes made through a partitioned or parent table, fire for rows of child tables, and do
+    -- not fire for logical replication.
     by_statement := not always and watched.kind = 'r'
         and not exists (select from pg_inherits where "table" in (inhrelid, inhparent));
     if "when" is not null then
-        -- A cursor takes one query alone.  What is right both with parentheses around it and without is one expression.
+        -- A cursor accepts only one query. If "when" is valid both with and without parentheses, it is one expression.
         open checked for execute format('select from only %1$s as old, only %1$s as new where %2$s limit 0',
             "table", condition);
         close checked;
         open checked for execute format('select from only %1$s as old, only %1$s as new where %2$s%3$s%2$s limit 0',
             "table", chr(10), "when");
         close checked;
-        -- Rows of a statement are none of the table's type, as which "when" may take them as a whole; words in simple
-        -- strings are not them.
+        -- In a statement trigger, OLD and NEW are records, so "when" may only refer to their columns. Ignore words in
+        -- simple strings.
         by_statement := by_statement and case when "when" ~ '--|/[*]|[$]|\\' then "when" else
                 regexp_replace("when", '''[^'']*''', '''''', 'g') end
             !~* '\m(old|new)\M(?!\s*[.]\s*["[:alpha:]_])';
     end if;
 
     if columns is not null then
-        -- A function has at most 100 arguments.
+        -- Functions accept at most 100 arguments.
         select string_agg(format('jsonb_build_object(%s)', olds), ' || '),
                string_agg(format('jsonb_build_object(%s)', news), ' || ')
             into before, after
@@ -1006,7 +1003,7 @@ begin
                 string_agg(format('old.%I', name), ', '), string_agg(format('new.%I', name), ', '))
             into changed from unnest(columns) as named (name);
     end if;
-    -- Of a row that has a project, the organization is the project's.
+    -- If a row has a project, its organization is the project's organization.
     former := array[coalesce('old.' || quote_ident(organization_column) || '::text', quote_nullable(organization)),
         coalesce('old.' || quote_ident(project_column) || '::text', quote_nullable(project))];
     latter := array[coalesce('new.' || quote_ident(organization_column) || '::text', quote_nullable(organization)),
@@ -1017,7 +1014,7 @@ begin
             former[1], former[2], latter[1], latter[2]);
     end if;
 
-    -- A transaction spends microseconds on each expression that it comes by, so that each operation has its own few.
+    -- PL/pgSQL takes microseconds to prepare each expression in each transaction, so each operation has its own branch.
     lists := case when by_column then 'kinds, olds, news, organizations, projects' else format(
         'array_fill(tg_op, array[n]), olds, news, array_fill(%s::text, array[n]), array_fill(%s::text, array[n])',
         latter[1], latter[2]) end;
@@ -1046,11 +1043,11 @@ begin
                 %s
             exception when undefined_column then
                 raise exception using errcode = sqlstate, message = sqlerrm, hint = format(
-                    'A watch names a column that was renamed or dropped; run: dataapi webhooks watch %%s %%s, or unwatch',
+                    'A watch uses a column that was renamed or dropped. Run: dataapi webhooks watch %%s %%s, or unwatch.',
                     tg_relid::regclass, %L);
             end;
             if n > 0 then
-                -- Names bring along the collation C, in which no index of this schema is.
+                -- Arguments of the type name have the collation C, but the indexes have the default collation.
                 perform webhooks.publish_row_changes(
                     %4$L collate "default", tg_relid, tg_table_schema, tg_table_name, %5$s);
             end if;
@@ -1068,7 +1065,7 @@ $branch$, upper(operation),
                 case when operation <> 'insert' then 'fetch olds_read into old; ' end,
                 case when operation <> 'delete' then 'fetch news_read into new; ' end,
                 'exit when not found; ', branch,
-                -- The lists of long rows are held in memory.
+                -- Limit the memory for lists of long rows.
                 format(' exit when n >= 100 or pg_column_size(%s[n]) > 100000; end loop; ended := not found;',
                     case when operation = 'delete' then 'olds' else 'news' end)) end,
             type, lists,
@@ -1101,13 +1098,13 @@ $body$, body));
     execute format('revoke all on function %s() from public', made);
     execute format('alter function %s() owner to %s', made, watched.owner);
     foreach operation in array fired loop
-        -- The trigger of each row has the columns that the watch needs depend on it, and has PostgreSQL read "when", which
-        -- the function evaluates.
+        -- The WHEN clause of the row trigger records dependencies on the columns and lets PostgreSQL check "when". The
+        -- function evaluates the condition.
         wrong := format('%s (true or %s)', case when operation = 'update' then format(
             '(%s or %s) and', changed, moved) else '' end, condition);
         if by_statement then
-            -- It never fires, and as it names rows of the statement, the table can be made neither a partition nor a child,
-            -- of which the other trigger would not learn.
+            -- This trigger never fires. Because of its transition table, PostgreSQL does not let the table become a
+            -- partition or a child. The statement trigger would miss its changes.
             execute format('create trigger %I after %s on %s referencing %s for each row when (false and %s) '
                 'execute function %s()', type || ':' || operation, operation, "table",
                 case when operation = 'delete' then 'old table as old_rows' else 'new table as new_rows' end, wrong, made);
@@ -1128,7 +1125,7 @@ $body$, body));
         'type', type, 'columns', columns, 'when', "when", 'operations', operations, 'organization', organization,
         'project', project, 'organization_column', organization_column, 'project_column', project_column,
         'always', nullif(always, false), 'by_statement', by_statement,
-        -- The columns that it names, also in "when".
+        -- Columns that the watch requires, including those in "when".
         'needs', array(
             select distinct a.attname
             from pg_trigger t
@@ -1140,15 +1137,16 @@ $body$, body));
 end
 $$;
 comment on function webhooks.watch is
-'Publishes an event in the writer''s transaction for each row of the table that is inserted, updated or deleted, with the
-columns (null: all), where the condition "when" over OLD and NEW holds, for the project or else the organization; always:
-also while session_replication_role is replica.';
+'Publishes an event, in the writer''s transaction, for each row of the table that is inserted, updated or deleted.
+The payload contains the columns (null: all). If "when" is set, only rows are published for which this condition on OLD
+and NEW is true. The event belongs to the project, or to the organization if there is no project. With always, the
+watch also publishes changes while session_replication_role is replica.';
 
 -- Privacy ---------------------------------------------------------------------------------------------------
 
--- Deletes the payload of an event, given by the identifier that publishing returned or by that of one copy, for the
--- endpoints of a scope, with what receivers answered; returns how many copies there were.  What was to be sent is skipped,
--- except what is under way.
+-- Deletes the payload of an event, and receivers' responses to it, for the endpoints of an organization or project. The
+-- identifier is the one returned to the publisher, or that of one copy. Skips outstanding attempts that are not in
+-- flight. Returns the number of copies.
 create function webhooks.delete_payload(slug text, ref text, identifier uuid) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -1191,5 +1189,5 @@ $$;
 
 revoke all on schema webhooks from public;
 revoke all on all functions in schema webhooks from public;
--- It only makes text, for whoever may watch.
+-- Safe for all roles: it only formats text.
 grant execute on function webhooks.watched_row to public;

@@ -16,7 +16,6 @@ from dataapi.http.errors import DatabaseError
 from dataapi.webhooks.store.statements import SqlRunner
 
 LOCK = 7236148250117001
-"""Advisory lock that is held during a migration."""
 
 _SCHEMA_ACCESS = """
 select n.oid is not null, pg_catalog.has_schema_privilege(n.oid, 'usage'),
