@@ -45,7 +45,7 @@ all processes that it started.
 """
 
 _SETTLE = 60.0
-"""Seconds in which a test's connections and timers must end after the test."""
+"""Maximum time for a test's connections and timers to end after the test, in seconds."""
 
 _STANDARD_ERROR = pytest.StashKey[int]()
 _FAILED = pytest.StashKey[bool]()
@@ -67,10 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(skips)
     if file := config.getoption(costs.OPTION):
         config.pluginmanager.register(costs.Costs(file))
-    config.addinivalue_line("markers", "time_limit(seconds): when this test is thought to hang.")
-    config.addinivalue_line("markers", "campaign: random, and longer in `make campaign`.")
+    config.addinivalue_line("markers", "time_limit(seconds): time limit of the test.")
+    config.addinivalue_line("markers", "campaign: random test, longer in `make campaign`.")
     config.addinivalue_line("markers", "own_sql: sends its own SQL with unqualified names.")
-    config.addinivalue_line("markers", "direct(reason): means nothing through a pooler in transaction mode.")
+    config.addinivalue_line("markers", "empty_database: begins before the migrations of webhooks.")
+    config.addinivalue_line("markers", "direct(reason): proves nothing through a pooler in transaction mode.")
     config.stash[_STANDARD_ERROR] = os.dup(2)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A background shell command ignores SIGINT, and its daemons would inherit that.
@@ -129,13 +130,13 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
     modules = [list(module) for _, module in itertools.groupby(items, key=lambda item: item.path)]
     waiting = [module for module in modules if module[0].path.parent.name == "run"]
     others = [module for module in modules if module[0].path.parent.name != "run"]
-    places = [
+    positions = [
         ((number + 0.5) / len(kind), module)
         for kind in (waiting, others)
         for number, module in enumerate(kind)
     ]
-    places.sort(key=lambda place: place[0])
-    return [item for _, module in places for item in module]
+    positions.sort(key=lambda position: position[0])
+    return [item for _, module in positions for item in module]
 
 
 def _time_limit(item: pytest.Item) -> float:
@@ -224,7 +225,7 @@ def _in_use(reactor: Any) -> list[object]:
     """Return the reactor's timers and sockets, except internal ones."""
     descriptors = [*reactor.getReaders(), *reactor.getWriters()]
     own = ("twisted.internet._signals", "twisted.internet.posixbase")
-    foreign = [one for one in descriptors if type(one).__module__ not in own]
+    foreign = [each for each in descriptors if type(each).__module__ not in own]
     return [*(timer for timer in reactor.getDelayedCalls() if not _is_of_an_empty_queue(timer)), *foreign]
 
 
@@ -234,9 +235,9 @@ def _is_of_an_empty_queue(timer: Any) -> bool:
     return type(queue).__module__ == "dataapi.concurrency.wait_queue" and not queue.waiting
 
 
-def _is_connection(one: object) -> bool:
+def _is_connection(each: object) -> bool:
     """Whether a reader or writer is a database connection."""
-    return type(one).__module__ in ("dataapi.database.connection", "dataapi.database.polling")
+    return type(each).__module__ in ("dataapi.database.connection", "dataapi.database.polling")
 
 
 @pytest.fixture(autouse=True)
@@ -248,10 +249,10 @@ def _clean_reactor(reactor: Any) -> Iterator[None]:
     def left_over() -> list[object]:
         """Return new objects. A pool that outlives the test may have replaced a connection."""
         now = _in_use(reactor)
-        new = [one for one in now if one not in before]
-        gone = [one for one in before if one not in now and _is_connection(one)]
-        in_place = [one for one in new if _is_connection(one)][: len(gone)]
-        return [one for one in new if one not in in_place]
+        new = [each for each in now if each not in before]
+        gone = [each for each in before if each not in now and _is_connection(each)]
+        replaced = [each for each in new if _is_connection(each)][: len(gone)]
+        return [each for each in new if each not in replaced]
 
     def unhandled(event: LogEvent) -> None:
         if event.get("log_namespace") == "twisted.internet.defer" and "log_failure" in event:
@@ -270,36 +271,30 @@ def _clean_reactor(reactor: Any) -> Iterator[None]:
     assert not failures, "\n".join(failures)
 
 
-def _cached(config: pytest.Config, name: str) -> Path:
-    """Return a directory that is cached between runs, for npm packages."""
-    assert config.cache is not None
-    return config.cache.mkdir(name)
+def _npm_folder(name: str) -> Callable[..., Path]:
+    """Return a fixture with a directory for npm packages that is cached between runs."""
+
+    @pytest.fixture
+    def folder(pytestconfig: pytest.Config) -> Path:
+        assert pytestconfig.cache is not None
+        return pytestconfig.cache.mkdir(name)
+
+    return folder
+
+
+npm_bundler = _npm_folder("rolldown")
+npm_audit = _npm_folder("graphql-http")
+npm_clients = _npm_folder("npm-clients")
+npm_agents = _npm_folder("npm-agents")
+npm_generators = _npm_folder("npm-generators")
 
 
 @pytest.fixture
 def world(reactor: Any) -> Iterator[World]:
     """Yield a factory of webhook receivers and senders."""
-    made = World(reactor)
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def npm_bundler(pytestconfig: pytest.Config) -> Path:
-    """Return the directory of the npm package that bundles TypeScript."""
-    return _cached(pytestconfig, "rolldown")
-
-
-@pytest.fixture
-def npm_audit(pytestconfig: pytest.Config) -> Path:
-    """Return the directory of the npm packages that audit GraphQL over HTTP."""
-    return _cached(pytestconfig, "graphql-http")
-
-
-@pytest.fixture
-def npm_clients(pytestconfig: pytest.Config) -> Path:
-    """Return the directory of the npm packages of API clients."""
-    return _cached(pytestconfig, "npm-clients")
+    created = World(reactor)
+    yield created
+    created.end()
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/citus.py [ROUNDS]`` with a PostgreSQL with Citus
 (``PG_BIN``). It starts a cluster of a coordinator and two workers, a single server, and a daemon for each,
-and sends each request to both in turn over persistent connections. The columns are the 5th percentile in
-milliseconds, because other programs use the machine too, and the ratio of cluster to server.
+and sends each request to both in turn over persistent connections. The columns are the 5th percentile of the
+latency in milliseconds, and the ratio of cluster to server. Higher percentiles depend on other programs.
 
 For comparison, a plain PostgreSQL client reads the same row: with a prepared statement in a transaction with
 role and claims, sent in one message, and with the statement on its own, for which Citus begins no

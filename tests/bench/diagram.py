@@ -28,7 +28,7 @@ CATEGORIES = ["toplevel", "__metadata"]
 
 
 def schema(tables: int) -> str:
-    """Return SQL that creates tables with a foreign key to a hub each, and two in three to a neighbor."""
+    """Return SQL that creates tables. Each references a hub, and two in three also reference a neighbor."""
     columns = ", ".join(f"column_{number} {kind}" for number, kind in enumerate(["text", "int", "date"] * 2))
     statements = ["create table part_0 (id int primary key)"]
     for number in range(1, tables):

@@ -6,7 +6,7 @@ Run as ``python tests/bench/documents.py [--documents N]`` with the project and 
 It first sends many different short documents, and prints the processor time per document, the longest garbage
 collection per generation, the size of the caches, and the memory used. Then it sends each long document of
 the tests at the default limits, and prints its processor time, and the longest time for which the reactor was
-busy. All times are processor time: it depends least on the load of the machine.
+busy. All times are processor time, because it depends least on the load of the machine.
 """
 
 from __future__ import annotations

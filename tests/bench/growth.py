@@ -109,19 +109,20 @@ def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
     return cost, first, memory
 
 
-def seconds_to_response(daemon: Daemon) -> float:
-    """Return the seconds from the start of the process until it responds to a query."""
+def seconds_to_response(daemon: Daemon, case: Case = BY_KEY) -> float:
+    """Return the seconds from the start of the process until it responds to a request."""
     began = time.perf_counter()
-    if not daemon_responds(daemon):
-        wait_for(lambda: daemon_responds(daemon), "the first answer")
+    if not daemon_responds(daemon, case):
+        wait_for(lambda: daemon_responds(daemon, case), "the first answer")
     return time.perf_counter() - began
 
 
-def daemon_responds(daemon: Daemon) -> bool:
-    """Whether the daemon responds to a query."""
+def daemon_responds(daemon: Daemon, case: Case = BY_KEY) -> bool:
+    """Whether the daemon responds to a request."""
     connection = HTTPConnection("127.0.0.1", daemon.port, timeout=10)
+    path, body = case.numbered(1)
     try:
-        connection.request("POST", "/graphql/v1", BY_KEY.numbered(1)[1], HEADERS)
+        connection.request("GET" if body is None else "POST", path, body, HEADERS)
         response = connection.getresponse()
         return response.status == 200 and b"errors" not in response.read()
     except OSError:

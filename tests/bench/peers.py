@@ -1,4 +1,4 @@
-"""Alternatives on the same database: PostGraphile, installed from the npm registry."""
+"""Alternatives on the same database: PostGraphile for GraphQL, and a program written by hand for REST."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
-from support.daemon import JWT_SECRET, wait_for
-from support.ports import free_port
+from bench.cases import Case
+from dataapi.testing import free_port
+from support.daemon import JWT_SECRET, KEY, wait_for
 
-PACKAGES = ("postgraphile@5", "node@22")
+_NPM_PACKAGES = ("postgraphile@5", "node@22")
 """PostGraphile requires a newer version of Node than many machines have."""
+_PYTHON_PACKAGES = ("fastapi", "asyncpg", "uvicorn[standard]")
 
-PATH = "/graphql"
+_GRAPHQL = "/graphql"
 
 _CONFIGURATION = """
 import jwt from "jsonwebtoken";
@@ -50,17 +56,18 @@ class NotInstalled(Exception):
     """A peer cannot be installed on this machine; the message contains the reason."""
 
 
-class PostGraphile:
-    """PostGraphile in one process, configured for production by its documentation; a context manager.
+class Peer(ABC):
+    """An alternative in one process; a context manager that starts and stops it.
 
-    Roles and claims are set like ours, and verified tokens are cached.
+    :param folder: where it is installed.
+    :ivar name: its name in the table.
     """
 
-    name = "PostGraphile"
+    name: str
 
     def __init__(self, folder: Path, uri: str) -> None:
         self.port = free_port()
-        self._folder = folder
+        self._folder = folder / type(self).__name__.lower()
         self._uri = uri
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -71,41 +78,39 @@ class PostGraphile:
         return self._process.pid
 
     @property
+    @abstractmethod
     def version(self) -> str:
         """The installed version."""
-        package = self._folder / "node_modules" / "postgraphile" / "package.json"
-        return str(json.loads(package.read_text("utf-8"))["version"])
 
+    @abstractmethod
     def install(self) -> None:
         """Install it into its folder if it is missing. Raises ``NotInstalled``."""
-        if self._program.exists() and self._node.exists():
-            return
-        npm = shutil.which("npm")
-        if npm is None:
-            raise NotInstalled("npm is not installed")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "package.json").write_text("{}\n")
-        finished = subprocess.run(
-            [npm, "install", "--no-audit", "--no-fund", *PACKAGES],
-            cwd=self._folder, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if finished.returncode or not self._node.exists():
-            raise NotInstalled(f"npm cannot install it: {finished.stderr.strip()[-300:]}")
 
-    def __enter__(self) -> PostGraphile:
+    @abstractmethod
+    def adapted(self, case: Case) -> Case | None:
+        """Return the equivalent case for this peer, or None if there is none."""
+
+    @abstractmethod
+    def _command(self) -> list[str]:
+        """Return the command line that starts it."""
+
+    @abstractmethod
+    def _responds(self, connection: HTTPConnection) -> bool:
+        """Send a request and return whether it succeeds."""
+
+    def __enter__(self) -> Self:
         """Start it and wait until it responds."""
-        (self._folder / "graphile.config.mjs").write_text(_CONFIGURATION % PATH)
-        environ = {"URI": self._uri, "SECRET": JWT_SECRET, "PORT": str(self.port)}
+        environ = {"URI": self._uri, "SECRET": JWT_SECRET, "KEY": KEY, "PORT": str(self.port)}
         with (self._folder / "output").open("wb") as output:
             self._process = subprocess.Popen(
-                [str(self._node), str(self._program)],
+                self._command(),
                 cwd=self._folder,
                 env={**os.environ, **environ, "GRAPHILE_ENV": "production", "NODE_ENV": "production"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        wait_for(self._responds, "PostGraphile")
+        wait_for(self._is_ready, self.name)
         return self
 
     def __exit__(
@@ -116,6 +121,54 @@ class PostGraphile:
         self._process.kill()
         self._process.wait()
 
+    def _is_ready(self) -> bool:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=1)
+        try:
+            return self._responds(connection)
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+
+class PostGraphile(Peer):
+    """PostGraphile, configured for production by its documentation.
+
+    Roles and claims are set like ours, and verified tokens are cached.
+    """
+
+    name = "PostGraphile"
+
+    @property
+    def version(self) -> str:
+        """The installed version."""
+        package = self._folder / "node_modules" / "postgraphile" / "package.json"
+        return str(json.loads(package.read_text("utf-8"))["version"])
+
+    def install(self) -> None:
+        """Install it from the npm registry. Raises ``NotInstalled``."""
+        if self._program.exists() and self._node.exists():
+            return
+        npm = shutil.which("npm")
+        if npm is None:
+            raise NotInstalled("npm is not installed")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "package.json").write_text("{}\n")
+        _run([npm, "install", "--no-audit", "--no-fund", *_NPM_PACKAGES], self._folder)
+
+    def adapted(self, case: Case) -> Case | None:
+        """Return the case with its own document."""
+        return None if case.peer is None else replace(case, path=_GRAPHQL, body=case.peer)
+
+    def _command(self) -> list[str]:
+        (self._folder / "graphile.config.mjs").write_text(_CONFIGURATION % _GRAPHQL)
+        return [str(self._node), str(self._program)]
+
+    def _responds(self, connection: HTTPConnection) -> bool:
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", _GRAPHQL, '{"query":"{__typename}"}', headers)
+        return connection.getresponse().status == 200
+
     @property
     def _program(self) -> Path:
         return self._folder / "node_modules" / "postgraphile" / "dist" / "cli-run.js"
@@ -124,12 +177,48 @@ class PostGraphile:
     def _node(self) -> Path:
         return self._folder / "node_modules" / "node" / "bin" / "node"
 
-    def _responds(self) -> bool:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=1)
-        try:
-            connection.request("POST", PATH, '{"query":"{__typename}"}', {"Content-Type": "application/json"})
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
+
+class FastApi(Peer):
+    """``fastapi_app.py`` in one process of uvicorn, with uvloop and httptools."""
+
+    name = "FastAPI"
+
+    @property
+    def version(self) -> str:
+        """The installed version."""
+        shown = "from importlib.metadata import version; print(version('fastapi'))"
+        return _run([str(self._python), "-c", shown], self._folder).strip()
+
+    def install(self) -> None:
+        """Install it from PyPI. Raises ``NotInstalled``."""
+        if (self._python.parent / "uvicorn").exists():
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        _run([sys.executable, "-m", "venv", str(self._folder)], self._folder)
+        _run([str(self._python), "-m", "pip", "install", "--quiet", *_PYTHON_PACKAGES], self._folder)
+
+    def adapted(self, case: Case) -> Case | None:
+        """Return the case with its own path."""
+        return None if case.by_hand is None else replace(case, path=case.by_hand)
+
+    def _command(self) -> list[str]:
+        options = ["--app-dir", str(Path(__file__).parent), "--port", str(self.port), "--no-access-log"]
+        return [str(self._python), "-m", "uvicorn", "fastapi_app:app", *options]
+
+    def _responds(self, connection: HTTPConnection) -> bool:
+        connection.request("GET", "/tracks/1", headers={"apikey": KEY})
+        return connection.getresponse().status == 200
+
+    @property
+    def _python(self) -> Path:
+        return self._folder / "bin" / "python"
+
+
+PEERS = (PostGraphile, FastApi)
+
+
+def _run(command: list[str], folder: Path) -> str:
+    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        raise NotInstalled(f"{command[0]} failed: {finished.stderr.strip()[-300:]}")
+    return finished.stdout

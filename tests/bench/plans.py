@@ -34,7 +34,7 @@ select inhrelid::regclass::text, inhparent::regclass::text from pg_inherits wher
 """
 _ROUNDS = 3
 _LONG = 2.0
-"""Seconds after which a statement is not repeated."""
+"""Maximum duration of a statement to repeat, in seconds."""
 
 
 @dataclass

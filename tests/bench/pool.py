@@ -1,8 +1,8 @@
 """Processor time of a round trip with psycopg2, txpostgres' pool, psycopg's pool under asyncio, and our pool.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/pool.py [RUNS]`` with ``psycopg-pool`` installed. The
-columns are microseconds of this process's processor time per sequential round trip, and round trips per
-second with 16 concurrent requests.
+columns are microseconds of this process's processor time per sequential round trip; with 16 concurrent ones,
+that of this process and of PostgreSQL; and round trips per second.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg2
+from bench.load import processor_time
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.database.pool import Pool
 from psycopg_pool import AsyncConnectionPool
@@ -58,8 +60,26 @@ def synchronous(database: Database, runs: int) -> float:
     return used / runs * 1e6
 
 
-async def timed(several: Repeat, together: Repeat, runs: int) -> tuple[float, float]:
-    """Return the microseconds of a round trip, and round trips per second with 16 concurrent ones.
+class Times(NamedTuple):
+    """Times of round trips.
+
+    :ivar sequential: microseconds of this process's processor time.
+    :ivar concurrent: the same with 16 concurrent round trips.
+    :ivar postgres: microseconds of PostgreSQL's processor time with 16 concurrent round trips.
+    :ivar rate: concurrent round trips per second.
+    """
+
+    sequential: float
+    concurrent: float
+    postgres: float
+    rate: float
+
+    def __str__(self) -> str:
+        return f"{self.sequential:10.1f}{self.concurrent:12.1f}{self.postgres:10.1f}{self.rate:12.0f}"
+
+
+async def timed(several: Repeat, together: Repeat, runs: int, server: Server) -> Times:
+    """Measure round trips.
 
     :param several: runs this number of round trips, one at a time.
     :param together: runs them 16 at a time.
@@ -67,13 +87,16 @@ async def timed(several: Repeat, together: Repeat, runs: int) -> tuple[float, fl
     await together(1600)
     start = time.process_time()
     await several(runs)
-    used = time.process_time() - start
-    began = time.perf_counter()
+    sequential = time.process_time() - start
+    start, start_of_server, began = time.process_time(), processor_time(server.pid), time.perf_counter()
     await together(runs)
-    return used / runs * 1e6, runs // 16 * 16 / (time.perf_counter() - began)
+    concurrent, postgres = time.process_time() - start, processor_time(server.pid) - start_of_server
+    rate = runs // 16 * 16 / (time.perf_counter() - began)
+    each = 1e6 / runs
+    return Times(sequential * each, concurrent * each, postgres * each, rate)
 
 
-async def by_psycopg_pool(database: Database, runs: int) -> tuple[float, float]:
+async def by_psycopg_pool(database: Database, runs: int, server: Server) -> Times:
     """Measure psycopg's pool, which requires asyncio, with settings and statement in one pipeline."""
     settings, statement = SIMPLE.split(";", maxsplit=1)[0], "select %s::int + 1"
 
@@ -88,10 +111,10 @@ async def by_psycopg_pool(database: Database, runs: int) -> tuple[float, float]:
         await asyncio.gather(*(several(count // 16) for _ in range(16)))
 
     async with AsyncConnectionPool(database.uri, min_size=10, max_size=10) as pool:
-        return await timed(several, together, runs)
+        return await timed(several, together, runs, server)
 
 
-async def measure(once: Once, runs: int) -> tuple[float, float]:
+async def measure(once: Once, runs: int, server: Server) -> Times:
     """Measure one of Twisted's pools; see ``timed``."""
 
     async def several(count: int) -> None:
@@ -101,7 +124,7 @@ async def measure(once: Once, runs: int) -> tuple[float, float]:
     async def together(count: int) -> None:
         await defer.gatherResults([defer.Deferred.fromCoroutine(several(count // 16)) for _ in range(16)])
 
-    return await timed(several, together, runs)
+    return await timed(several, together, runs, server)
 
 
 async def main(reactor: Any, runs: int) -> None:
@@ -110,14 +133,17 @@ async def main(reactor: Any, runs: int) -> None:
     try:
         server.create()
         database = server.create_database()
-        print(f"{'':34}{'us of CPU':>10}{'per second':>12}")  # noqa: T201
-        print(f"{'psycopg2, blocking':34}{synchronous(database, runs):10.1f}{'':>12}")  # noqa: T201
-        each, rate = await threads.deferToThread(asyncio.run, by_psycopg_pool(database, runs))
-        print(f"{'psycopg pool, pipeline':34}{each:10.1f}{rate:12.0f}")  # noqa: T201
-        for name, make in (("txpostgres pool, runQuery", _bare), ("dataapi pool, run", _ours)):
+        print(f"{'':34}{'us':>10}{'us of 16':>12}{'server':>10}{'per second':>12}")  # noqa: T201
+        print(f"{'psycopg2, blocking':34}{synchronous(database, runs):10.1f}")  # noqa: T201
+        times = await threads.deferToThread(asyncio.run, by_psycopg_pool(database, runs, server))
+        print(f"{'psycopg pool, pipeline':34}{times}")  # noqa: T201
+        for name, make in (
+            ("txpostgres pool, runQuery", _bare),
+            ("dataapi pool, own connections", partial(_ours, shareable=False)),
+            ("dataapi pool, shared connections", partial(_ours, shareable=True)),
+        ):
             once, close = await make(reactor, database)
-            each, rate = await measure(once, runs)
-            print(f"{name:34}{each:10.1f}{rate:12.0f}")  # noqa: T201
+            print(f"{name:34}{await measure(once, runs, server)}")  # noqa: T201
             await close()
     finally:
         server.remove()
@@ -136,11 +162,11 @@ async def _bare(reactor: Any, database: Database) -> tuple[Once, Once]:
     return lambda: pool.runQuery(SIMPLE, VALUES), close
 
 
-async def _ours(reactor: Any, database: Database) -> tuple[Once, Once]:
+async def _ours(reactor: Any, database: Database, *, shareable: bool) -> tuple[Once, Once]:
     pool = Pool(reactor, database.uri, size=10)
     await pool.start()
     bound = Bound(Statement("select $1 + 1", ("int",)), ("17",))
-    message = Message("authenticated", SETTINGS, (bound,))
+    message = Message("authenticated", SETTINGS, (bound,), shareable=shareable)
     return lambda: pool.run(message), pool.stop
 
 

@@ -1,4 +1,4 @@
-"""Measures the cases for the daemon, the floor and a peer in turn, and prints the table."""
+"""Measures the cases for the daemon, the floor and the peers in turn, and prints the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -20,21 +21,22 @@ import jwt
 from bench.cases import CASES, SETUP, SUBJECT, Case
 from bench.floor import floor_result, put_floor_load
 from bench.load import Load, Target, put_load, resident_memory
-from bench.peers import PATH, NotInstalled, PostGraphile
+from bench.peers import PEERS, NotInstalled, Peer
 from support.daemon import JWT_SECRET, KEY, Daemon
 from support.postgres import Database, Server
 
 HEADERS = {"apikey": KEY, "Content-Type": "application/json", "Accept": "application/json"}
-PEERS = Path(__file__).parents[2] / "build" / "bench" / "postgraphile"
+INSTALLED = Path(__file__).parents[2] / "build" / "bench"
+"""Folder of the installed peers."""
 
 WARM_UP = 3
 """Uncounted rounds of the first case, in which node compiles hot code."""
 
 _HEAD = """\
-| Case | dataapi | p50 ms | p99 ms | CPU us | Floor | CPU us | of it | PostGraphile | CPU us | of it |
-|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+| Case | dataapi | p50 ms | p99 ms | CPU us | Floor | CPU us | of it | Peer | p50 | p99 | CPU us | of it |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
-"""Requests per second, and their processor time in the server and in PostgreSQL."""
+"""Requests per second, and their processor time in the server and in PostgreSQL. A case has one peer."""
 
 
 @dataclass
@@ -88,14 +90,14 @@ def main(words: Sequence[str]) -> int:
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Compare the daemon with plain PostgreSQL and a peer.")
+    parser = argparse.ArgumentParser(description="Compare the daemon with plain PostgreSQL and its peers.")
     parser.add_argument("--seconds", type=int, default=3, help="how long each round of each contender runs")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each; the table has their medians")
     parser.add_argument("--workers", type=int, default=1, help="worker processes of the daemon")
     parser.add_argument("--connections", type=int, default=16, help="of wrk, and clients of pgbench")
     parser.add_argument("--case", action="append", help="only cases with this in their name (repeatable)")
     parser.add_argument("--json", type=Path, help="a file that takes the figures")
-    parser.add_argument("--no-peer", action="store_true", help="measure no PostGraphile")
+    parser.add_argument("--no-peer", action="store_true", help="measure no peers")
     return parser.parse_args(words)
 
 
@@ -112,40 +114,44 @@ def _measure(
     with ExitStack() as stack:
         daemon = stack.enter_context(Daemon(folder, database.uri, settings={"workers": str(options.workers)}))
         daemon.wait_ready()
-        peer = None if options.no_peer else _started_peer(stack, database)
-        contenders = list(_contenders(daemon, peer, database, server.pid, folder, options))
+        peers = [] if options.no_peer else _started_peers(stack, database)
+        contenders = list(_contenders(daemon, peers, database, server.pid, folder, options))
         sys.stdout.write(_HEAD)
         for contender in contenders:
+            first = next(case for case in CASES if contender.takes(case))
             for _ in range(WARM_UP):
-                contender.run(CASES[0], 0)
+                contender.run(first, 0)
         for case in cases:
-            _check(case, daemon, peer, database)
+            _check(case, daemon, peers, database)
             loads = _run(case, contenders, options.rounds)
             sys.stdout.write(_row(case, loads))
             sys.stdout.flush()
             figures = {name: load and asdict(load) for name, load in loads.items()}
             results.append({"case": case.name, "loads": figures})
         sys.stdout.write(f"\nMemory: dataapi {resident_memory(daemon.process.pid):.0f} MiB")
-        if peer is not None:
-            sys.stdout.write(f", PostGraphile {peer.version} {resident_memory(peer.pid):.0f} MiB")
+        for peer in peers:
+            sys.stdout.write(f", {peer.name} {peer.version} {resident_memory(peer.pid):.0f} MiB")
         sys.stdout.write("\n")
     return results
 
 
-def _started_peer(stack: ExitStack, database: Database) -> PostGraphile | None:
-    """Start PostGraphile, or print why it is skipped."""
-    peer = PostGraphile(PEERS, database.uri)
-    try:
-        peer.install()
-    except NotInstalled as reason:
-        sys.stdout.write(f"PostGraphile is not measured: {reason}\n")
-        return None
-    return stack.enter_context(peer)
+def _started_peers(stack: ExitStack, database: Database) -> list[Peer]:
+    """Start the peers, and print why any is skipped."""
+    started = []
+    for kind in PEERS:
+        peer = kind(INSTALLED, database.uri)
+        try:
+            peer.install()
+        except NotInstalled as reason:
+            sys.stdout.write(f"{peer.name} is not measured: {reason}\n")
+        else:
+            started.append(stack.enter_context(peer))
+    return started
 
 
 def _contenders(
     daemon: Daemon,
-    peer: PostGraphile | None,
+    peers: Sequence[Peer],
     database: Database,
     postgres: int,
     folder: Path,
@@ -153,27 +159,28 @@ def _contenders(
 ) -> Iterator[Contender]:
     shared = {"database": postgres, "seconds": options.seconds, "connections": options.connections}
 
-    def http(port: int, pid: int, path: str, pick: Callable[[Case], Case]) -> Callable[..., tuple[Load, int]]:
+    def http(port: int, pid: int, adapted: Callable[[Case], Case | None]) -> Callable[..., tuple[Load, int]]:
         def run(case: Case, first: int) -> tuple[Load, int]:
-            target = Target(port, pid, _headers(case), path)
-            return put_load(pick(case), target, folder, first=first, **shared)
+            theirs = adapted(case)
+            assert theirs is not None, "the contender takes the case"
+            return put_load(theirs, Target(port, pid, _headers(case)), folder, first=first, **shared)
 
         return run
 
-    ours = http(daemon.port, daemon.process.pid, "", lambda case: case)
+    ours = http(daemon.port, daemon.process.pid, lambda case: case)
     yield Contender("dataapi", ours, lambda _case: True)
     yield Contender(
         "floor",
         lambda case, first: put_floor_load(case, database.admin_uri, folder, first=first, **shared),
         lambda case: bool(case.floor),
     )
-    if peer is not None:
-        theirs = http(peer.port, peer.pid, PATH, _as_peer)
-        yield Contender("peer", theirs, lambda case: case.peer is not None)
+    for peer in peers:
+        theirs = http(peer.port, peer.pid, peer.adapted)
+        yield Contender(peer.name, theirs, partial(_takes, peer))
 
 
-def _as_peer(case: Case) -> Case:
-    return replace(case, path=PATH, body=case.peer)
+def _takes(peer: Peer, case: Case) -> bool:
+    return peer.adapted(case) is not None
 
 
 def _headers(case: Case) -> dict[str, str]:
@@ -198,13 +205,14 @@ def _row(case: Case, loads: dict[str, Load | None]) -> str:
     ours = loads["dataapi"]
     assert ours is not None
     cells = [case.name, f"{ours.per_second:,.0f}", f"{ours.p50:.2f}", f"{ours.p99:.2f}", _processor(ours)]
-    for name in ("floor", "peer"):
-        other = loads.get(name)
+    others = [load for name, load in loads.items() if name not in ("dataapi", "floor") and load]
+    for other, has_latency in ((loads.get("floor"), False), (others[0] if others else None, True)):
         if other is None:
-            cells += ["", "", ""]
-        else:
-            share = ours.per_second / other.per_second if other.per_second else math.inf
-            cells += [f"{other.per_second:,.0f}", _processor(other), f"{share:.2f}"]
+            cells += [""] * (5 if has_latency else 3)
+            continue
+        share = ours.per_second / other.per_second if other.per_second else math.inf
+        latency = [f"{other.p50:.2f}", f"{other.p99:.2f}"] if has_latency else []
+        cells += [f"{other.per_second:,.0f}", *latency, _processor(other), f"{share:.2f}"]
     failures = [
         f"{name}: {load.failed} requests failed\n" for name, load in loads.items() if load and load.failed
     ]
@@ -216,17 +224,20 @@ def _processor(load: Load) -> str:
     return f"{load.server:,.0f} + {load.database:,.0f}" if load.server else f"{load.database:,.0f}"
 
 
-def _check(case: Case, daemon: Daemon, peer: PostGraphile | None, database: Database) -> None:
+def _check(case: Case, daemon: Daemon, peers: Sequence[Peer], database: Database) -> None:
     """Fail if the responses of a case differ, because wrk checks only statuses."""
     ours = _result(case, daemon.port)
     if case.floor and not case.writes and ours != (floor := floor_result(case, database, 1)):
         raise RuntimeError(f"{case.name}: the response {_short(ours)} is not the floor's {_short(floor)}")
-    if peer is not None and case.peer is not None:
+    for peer in peers:
+        adapted = peer.adapted(case)
+        if adapted is None:
+            continue
         # Rows cannot be deleted twice.
-        theirs = _result(_as_peer(case), peer.port, 2 if case.writes else 1)
+        theirs = _result(adapted, peer.port, 2 if case.writes else 1)
         if not case.writes and list(_leaves(ours)) != list(_leaves(theirs)):
             raise RuntimeError(
-                f"{case.name}: the response {_short(ours)} is not PostGraphile's {_short(theirs)}"
+                f"{case.name}: the response {_short(ours)} is not {peer.name}'s {_short(theirs)}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Compares versions of the daemon: processor time of requests in the daemon and in PostgreSQL.
+"""Compares versions of the daemon: processor time in the daemon and in PostgreSQL, throughput and latency.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/versions.py FOLDER [FOLDER ...]`` with ``wrk`` installed.
 Each folder is a checkout in which ``make develop`` was run. All daemons serve one database. Short rounds
@@ -111,9 +111,14 @@ def _report(case: Case, loads: Loads) -> None:
             cells.append(
                 f"{name} {statistics.median(mine):6.0f} us, x {middle:.3f} ({low:.3f} to {high:.3f})"
             )
-        cells.append(f"{statistics.median(load.per_second for load in rounds):6.0f} /s")
+        cells.append(f"{_median(rounds, 'per_second'):6.0f} /s")
+        cells.append(f"p50 {_median(rounds, 'p50'):.2f} ms   p99 {_median(rounds, 'p99'):.2f} ms")
         sys.stdout.write("   ".join(cells) + "\n")
     sys.stdout.flush()
+
+
+def _median(rounds: list[Load], name: str) -> float:
+    return statistics.median([float(getattr(load, name)) for load in rounds])
 
 
 if __name__ == "__main__":

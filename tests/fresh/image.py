@@ -33,9 +33,11 @@ from fresh.run import NETWORK, SOURCE, run, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-BASE = "docker.io/library/python:3.11-slim-bookworm"
+BASE = "docker.io/library/python:3.14-slim-trixie"
 IMAGE = "localhost/dataapi"
-PACKAGES = "python3,python3-venv,ca-certificates"
+SUITE = "testing"
+"""The Debian with the Python of the base image."""
+PACKAGES = "python3.14,python3.14-venv,ca-certificates"
 LARGEST = 150
 """Maximum size of the image without its base, in megabytes."""
 NAME = "dataapi-image-test"
@@ -56,7 +58,7 @@ def output(*words: str, **options: Any) -> str:
 def make_base(folder: Path, mirror: str | None) -> None:
     """Create the base image of the Dockerfile in buildah's storage."""
     if not (folder / "etc/debian_version").exists():
-        words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder)]
+        words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(folder)]
         run([*words, mirror] if mirror else words)
     for name in filter(os.path.exists, NETWORK):
         place = folder / name.lstrip("/")
@@ -64,7 +66,7 @@ def make_base(folder: Path, mirror: str | None) -> None:
         shutil.copyfile(name, place)
     python = folder / "usr/local/bin/python"
     if not python.is_symlink():
-        python.symlink_to("/usr/bin/python3")
+        python.symlink_to("/usr/bin/python3.14")
     made = output("buildah", "from", "scratch")
     run(["buildah", "add", "--quiet", made, str(folder), "/"])
     run(["buildah", "config", "--env", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", made])

@@ -40,24 +40,29 @@ NETWORK = (
 PATIENCE = 1800.0
 """Timeout of the first command in seconds. It installs many packages."""
 
-# A PID namespace ends all processes of the command; PostgreSQL needs shared memory.
+# A PID namespace ends all processes of the command; PostgreSQL needs shared memory, and tests need terminals.
 ENTER = """
 mount -t proc proc "$0/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
+mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts "$0/dev/pts"
 exec chroot "$0" runuser -u "$1" -- env -i --chdir="$2" "${@:3}"
 """
 
 
 class System:
-    """A minimal Debian in a folder."""
+    """A minimal Debian in a folder.
 
-    def __init__(self, folder: Path) -> None:
+    :param packages: comma-separated packages, in addition to the minimal ones.
+    """
+
+    def __init__(self, folder: Path, packages: str = PACKAGES) -> None:
         self._folder = folder
+        self._packages = packages
 
     def make(self, mirror: str | None) -> None:
         """Install the system with the user and the project."""
         if not (self._folder / "etc/debian_version").exists():
-            packages = f"--include={PACKAGES}"
+            packages = f"--include={self._packages}"
             words = ["debootstrap", "--variant=minbase", packages, "bookworm", str(self._folder)]
             run([*words, mirror] if mirror else words)
         if not (self._folder / "home" / USER).exists():

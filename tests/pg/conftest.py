@@ -27,31 +27,39 @@ FEATURES = (_DATA / "rest.sql").read_text("utf-8")
 """The schema of the REST tests."""
 
 
-def _require_preparing(server: Server) -> None:
+def _require_prepared_statements(server: Server) -> None:
     """Skip the test if the pooler does not support prepared statements."""
     if server.pooler and not keeping(1):
-        pytest.skip("through a pooler: this one keeps no statements prepared")
+        pytest.skip("through a pooler: this one supports no prepared statements")
 
 
 @pytest.fixture
-def make_pool(server: Server, database: Database, reactor: Any) -> Iterator[Callable[..., Pool]]:
+def make_pool(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Callable[..., Pool]]:
     """Yield a function that creates a pool on the test's database; all pools are stopped at the end.
 
-    Its keyword arguments are options of the pool and of its connections.
+    Tests without a database of their own share an empty one. The function's keyword arguments are options of
+    the pool and of its connections.
     """
+    # A pooler keeps sessions with their settings, so there each test needs a database.
+    owns = "database" in request.fixturenames or server.pooler
+    database: Database = request.getfixturevalue("database") if owns else server.empty
     pools: list[Pool] = []
 
-    def make(**named: Any) -> Pool:
-        if named.get("prepared_statements"):
-            _require_preparing(server)
-        own = {field.name: named.pop(field.name) for field in fields(SessionOptions) if field.name in named}
-        created = Pool(reactor, named.pop("uri", database.uri), options=SessionOptions(**own), **named)
+    def make(**options: Any) -> Pool:
+        if options.get("prepared_statements"):
+            _require_prepared_statements(server)
+        session_options = {
+            field.name: options.pop(field.name) for field in fields(SessionOptions) if field.name in options
+        }
+        created = Pool(
+            reactor, options.pop("uri", database.uri), options=SessionOptions(**session_options), **options
+        )
         pools.append(created)
         return created
 
     yield make
-    for one in pools:
-        pytest_twisted.blockon(defer.Deferred.fromCoroutine(one.stop(grace=0.5)))
+    for each in pools:
+        pytest_twisted.blockon(defer.Deferred.fromCoroutine(each.stop(grace=0.5)))
 
 
 @pytest.fixture
@@ -65,9 +73,9 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
 @pytest.fixture
 def deliveries(reactor: Any, database: Database, pool: Pool) -> Iterator[Deliveries]:
     """Yield a factory of dispatchers on the test's database."""
-    made = Deliveries(reactor, database, pool)
-    yield made
-    made.end()
+    created = Deliveries(reactor, database, pool)
+    yield created
+    created.end()
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +132,7 @@ def either(
 ) -> Iterator[Service]:
     """Serve the module's database with and without prepared statements."""
     if request.param:
-        _require_preparing(server)
+        _require_prepared_statements(server)
     with serving(reactor, service.database, db_prepared_statements=request.param) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""The tests' own PostgreSQL does what other tests rely on."""
+"""The test server fixture's own guarantees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_databases_are_separate(server: Server) -> None:
     assert second.execute("select to_regclass('only_here')::text") == [(None,)]
 
 
-def test_the_authenticator_may_assume_the_api_roles_and_nothing_else(database: Database) -> None:
+def test_authenticator_may_only_assume_the_api_roles(database: Database) -> None:
     database.execute("create table secret (id int); grant select on secret to authenticated")
     connection = psycopg2.connect(database.uri)
     cursor = connection.cursor()
@@ -30,8 +30,8 @@ def test_the_authenticator_may_assume_the_api_roles_and_nothing_else(database: D
     connection.close()
 
 
-@pytest.mark.direct("a pooler keeps its clients while the server restarts")
-def test_a_restart_keeps_port_and_data(server: Server, database: Database) -> None:
+@pytest.mark.direct("a pooler holds its clients while the server restarts")
+def test_restart_preserves_port_and_data(server: Server, database: Database) -> None:
     database.execute("create table kept (id int)")
     connection = psycopg2.connect(database.uri)
     server.restart()
@@ -40,7 +40,7 @@ def test_a_restart_keeps_port_and_data(server: Server, database: Database) -> No
     assert database.execute("select count(*) from kept") == [(0,)]
 
 
-def test_chinook_is_loaded_for_every_api_role(chinook: Database) -> None:
+def test_chinook_is_readable_by_every_api_role(chinook: Database) -> None:
     connection = psycopg2.connect(chinook.uri)
     cursor = connection.cursor()
     cursor.execute("set role anon; select count(*) from track")

@@ -13,6 +13,7 @@ from support.pooler import pooled_if_enabled
 from support.postgres import Server
 from support.recorder import Recorder
 from support.story import Story
+from support.webhooks import migrated_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def recorder() -> Iterator[Recorder]:
 @pytest.fixture
 def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator[Installation]:
     """Yield webhooks with a long timeout; the test starts the daemons."""
-    database = server.create_database()
+    database = migrated_copy(server)
     made = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
     yield made
     made.end()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 import pytest
 from dataapi.telemetry.journal import SOCKET
+from dataapi.testing import free_port
 from support import documents
 from support.clocks import FOR_EVER
 from support.daemon import (
@@ -31,12 +32,13 @@ from support.daemon import (
     Answer,
     Daemon,
     environment,
+    execute,
     patched,
     wait_for,
 )
 from support.outages import frozen
-from support.ports import free_port
 from support.postgres import Server
+from support.start import NEEDED_LATER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,17 +86,13 @@ def test_live_and_ready_endpoints_return_200(daemon: Daemon) -> None:
 
 
 def test_ready_command_reports_state_by_exit_status(daemon: Daemon, tmp_path: Path) -> None:
-    checked = subprocess.run(
-        [*DATAAPI, "ready", "--config", str(daemon.config)], capture_output=True, text=True, check=False
-    )
+    checked = execute([*DATAAPI, "ready", "--config", str(daemon.config)], tmp_path)
     assert (checked.returncode, checked.stderr) == (0, "")
     assert json.loads(checked.stdout)["projects"][0]["database_available"] is True
     away = tmp_path / "away.ini"
     port = str(daemon.admin_port)
     away.write_text(daemon.config.read_text().replace(port, str(free_port())))
-    checked = subprocess.run(
-        [*DATAAPI, "ready", "--config", str(away)], capture_output=True, text=True, check=False
-    )
+    checked = execute([*DATAAPI, "ready", "--config", str(away)], tmp_path)
     assert (checked.returncode, checked.stdout) == (os.EX_UNAVAILABLE, "")
     assert "does not respond" in checked.stderr
 
@@ -110,8 +108,12 @@ def test_version_is_the_same_in_commands_metrics_and_admin_listener(daemon: Daem
     def printed(*command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    assert json.loads(printed(*DATAAPI, "version", "--config", str(daemon.config))) == row
-    assert json.loads(printed(*DATAAPI, "version", "--config", "/nowhere"))["installed_version"] is None
+    running, missing = (
+        execute([*DATAAPI, "version", "--config", file], daemon.folder).stdout
+        for file in (str(daemon.config), "/nowhere")
+    )
+    assert json.loads(running) == row
+    assert json.loads(missing)["installed_version"] is None
     assert printed(*DATAAPI, "--version") == printed(TWISTD, "dataapi", "--version") == f"dataapi {version}\n"
 
 
@@ -186,9 +188,14 @@ def test_memory_and_connections_are_limited(served: Database, tmp_path: Path) ->
         lock = opened.enter_context(contextlib.closing(psycopg2.connect(served.admin_uri)))
         lock.cursor().execute("lock table note")
         read = f"GET /rest/v1/note HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\n\r\n"
-        begin(read.encode())
-        begin(read.encode())
-        wait_for(lambda: daemon.metric("dataapi_requests_in_flight") == 2, "two requests")
+
+        def both_wait() -> bool:
+            if daemon.metric("dataapi_requests_in_flight") == 2:
+                return True
+            begin(read.encode())  # rejected if an earlier connection is still being closed
+            return False
+
+        wait_for(both_wait, "two requests")
         wait_for(lambda: daemon.graphql(QUICK).status == 503, "a connection above the limit")
         assert daemon.graphql(QUICK).json["errors"][0]["extensions"]["code"] == "TOO_MANY_CONNECTIONS"
         assert daemon.admin("GET", "/live").status == 200
@@ -324,7 +331,7 @@ def test_all_configuration_errors_are_printed(served: Database, tmp_path: Path) 
     assert "Traceback" not in daemon.text
 
 
-@pytest.mark.direct("a pooler keeps its clients while the server is away")
+@pytest.mark.direct("a pooler holds its clients while the server is down")
 def test_daemon_starts_while_the_database_is_down(tmp_path: Path) -> None:
     server = Server()
     try:
@@ -432,6 +439,21 @@ def test_clients_without_a_complete_request_do_not_delay_shutdown(
             assert daemon.stop() == 0
 
 
+LISTING = """
+import atexit, pathlib, sys
+atexit.register(lambda: pathlib.Path("modules").write_text(" ".join(sys.modules)))
+"""
+
+
+def test_daemon_imports_only_what_its_requests_need(served: Database, tmp_path: Path) -> None:
+    with Daemon(tmp_path, served.uri, environ=patched(tmp_path, LISTING)) as daemon:
+        wait_for(lambda: "listening on" in daemon.text, "the start")
+        assert daemon.request("GET", "/rest/v1/note", headers={"apikey": KEY}).status == 200
+        daemon.stop()
+    imported = set((tmp_path / "modules").read_text().split())
+    assert set(NEEDED_LATER) & imported == {"dataapi.rest.handler"}
+
+
 def test_log_level_warn_logs_only_rejected_requests(served: Database, tmp_path: Path) -> None:
     settings = {"log-level": "warn", "log-format": "text"}
     with Daemon(tmp_path, served.uri, settings=settings) as daemon:
@@ -488,19 +510,16 @@ def test_migrated_postgrest_configuration_serves_requests(served: Database, tmp_
         f'db-uri = "{served.uri}"\ndb-anon-role = "anon" # nobody\nserver-host = "127.0.0.1"\n'
         f"server-port = {daemon.port}\nadmin-server-port = {daemon.admin_port}\nmax-rows = 1\n"
     )
-    refused = subprocess.run(
-        [TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(theirs)],
-        env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    refused = execute([TWISTD, "-n", "--pidfile=", "dataapi", "--config", str(theirs)], tmp_path)
     assert refused.returncode == os.EX_CONFIG
     assert f"translate it with dataapi migrate-config {theirs}" in refused.stderr
     ours = daemon.config
     ours.unlink()
     command = [*DATAAPI, "migrate-config", str(theirs), "--output", str(ours)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = execute(command, tmp_path)
     assert (done.returncode, done.stderr) == (0, "max-rows: deprecated; replaced by db-max-rows\n")
     assert ours.stat().st_mode & 0o777 == 0o600
-    again = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    again = execute(command, tmp_path)
     assert again.returncode == os.EX_CANTCREAT
     assert "File exists" in again.stderr
     with daemon:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import psycopg2
 import pytest
+from dataapi.testing import free_port
 from support import documents
 from support.daemon import PATIENCE, TWISTD, environment, wait_for
-from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
-from support.daemon import DATAAPI, PATIENCE, TWISTD, Daemon, environment, patched
+from support.daemon import DATAAPI, TWISTD, Daemon, environment, execute, patched
 from support.terminal import at_terminal
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
@@ -83,20 +82,11 @@ def command(program: str, words: str) -> list[str]:
     return [*start, *words.split()]
 
 
-def finished(
-    words: list[str], folder: Path, environ: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words, cwd=folder, env=environ or environment(), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=PATIENCE,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(("program", "words", "status", "sentence"), FAILURES)
 def test_failure_prints_one_sentence_on_standard_error(
     folder: Path, program: str, words: str, status: int, sentence: str
 ) -> None:
-    done = finished(command(program, words), folder)
+    done = execute(command(program, words), folder)
     assert done.returncode == status, done.stderr
     assert sentence in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
@@ -121,7 +111,7 @@ def test_failure_is_the_last_line_at_a_terminal(folder: Path, words: str) -> Non
 )
 def test_unwritable_pid_and_log_files_are_reported(folder: Path, option: str, sentence: str) -> None:
     words = [TWISTD, "--nodaemon", "--pidfile=", option, "dataapi", "--config", "good.ini"]
-    done = finished(words, folder)
+    done = execute(words, folder)
     assert (done.returncode, done.stdout) == (os.EX_CANTCREAT, "")
     [line] = done.stderr.splitlines()
     assert line.startswith(f"dataapi: {sentence}")
@@ -132,7 +122,7 @@ def test_port_in_use_is_reported_on_standard_error_and_in_the_log(folder: Path) 
     with socket.socket() as other:
         other.bind(("127.0.0.1", daemon.port))
         other.listen()
-        done = finished(command("twistd", f"--config {daemon.config}"), folder)
+        done = execute(command("twistd", f"--config {daemon.config}"), folder)
     assert done.returncode == os.EX_UNAVAILABLE
     [sentence] = done.stderr.splitlines()
     assert sentence.startswith(f"dataapi: cannot listen on tcp:{daemon.port}:interface=127.0.0.1: ")
@@ -142,12 +132,12 @@ def test_port_in_use_is_reported_on_standard_error_and_in_the_log(folder: Path) 
 
 def test_privileged_port_exits_with_ex_noperm(folder: Path) -> None:
     """Service managers log the exit status."""
-    done = finished(command("twistd", "--config good.ini"), folder, environment(patched(folder, REFUSED)))
+    done = execute(command("twistd", "--config good.ini"), folder, environment(patched(folder, REFUSED)))
     assert done.returncode == os.EX_NOPERM, done.stderr
     assert "Permission denied" in done.stderr
 
 
 def test_daemon_help_lists_options_and_signals(folder: Path) -> None:
-    done = finished([TWISTD, "dataapi", "--help"], folder)
+    done = execute([TWISTD, "dataapi", "--help"], folder)
     assert done.returncode == 0
     assert {"--config=", "--workers=", "SIGTERM"} <= set(done.stdout.replace(";", "").split())

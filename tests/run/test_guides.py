@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support import documents
-from support.node import CLIENTS, install
+from support.node import CLIENTS, GENERATORS, install
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,13 @@ def client_chapters() -> list[tuple[str, str]]:
     return [*((guide, title) for title in titles), ("docs/guides/from-supabase.md", "Clients")]
 
 
+def use_packages(story: Story, directory: Path) -> None:
+    packages = story.folder / "node_modules"
+    packages.unlink(missing_ok=True)
+    packages.symlink_to(directory / "node_modules")
+    (story.folder / "package.json").write_text('{"type": "module"}')
+
+
 @pytest.mark.time_limit(180)  # the first run installs the packages
 @pytest.mark.parametrize(("guide", "title"), client_chapters())
 async def test_client_programs_print_the_documented_output(
@@ -51,9 +58,43 @@ async def test_client_programs_print_the_documented_output(
     languages = {block.language for block in documents.blocks(text)}
     if "js" in languages:
         await install(reactor, npm_clients, *CLIENTS)
-        packages = signed_in.folder / "node_modules"
-        if not packages.exists():
-            packages.symlink_to(npm_clients / "node_modules")
-            (signed_in.folder / "package.json").write_text('{"type": "module"}')
+        use_packages(signed_in, npm_clients)
     assert languages & {*PROGRAMS, "sh"}
     signed_in.read(text, PROGRAMS)
+
+
+TYPES = "docs/guides/types.md"
+COMPILED = {"ts": "npx tsc && node --experimental-websocket program.js #"}
+"""Compiles the program, including its wrong statements, and runs it."""
+
+
+def configure_compiler(story: Story, packages: Path) -> None:
+    """Write the documented ``tsconfig.json`` to the project.
+
+    hey-api looks for it in the directories above its package, not above the link to it.
+    """
+    chapter = documents.chapter(documents.read(TYPES), "supabase-js and postgrest-js")
+    [options] = [block.text for block in documents.blocks(chapter) if block.language == "json"]
+    for directory in (story.folder, packages):
+        (directory / "tsconfig.json").write_text(options)
+
+
+@pytest.mark.time_limit(180)  # the first run installs the packages
+async def test_typed_programs_compile_and_print_the_documented_output(
+    signed_in: Story, npm_clients: Path, reactor: Any
+) -> None:
+    await install(reactor, npm_clients, *CLIENTS)
+    use_packages(signed_in, npm_clients)
+    configure_compiler(signed_in, npm_clients)
+    for title in ("supabase-js and postgrest-js", "Check the file in CI"):
+        signed_in.read(documents.chapter(documents.read(TYPES), title), COMPILED)
+
+
+@pytest.mark.time_limit(240)  # the first run installs the packages
+async def test_generated_clients_compile_and_print_the_documented_output(
+    signed_in: Story, npm_generators: Path, reactor: Any
+) -> None:
+    await install(reactor, npm_generators, *GENERATORS)
+    use_packages(signed_in, npm_generators)
+    configure_compiler(signed_in, npm_generators)
+    signed_in.read(documents.chapter(documents.read(TYPES), "OpenAPI generators"), COMPILED)

@@ -20,9 +20,9 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 
 import pytest
+from dataapi.testing import free_port
 from support import processes
 from support.daemon import TWISTD, environment, wait_for
-from support.ports import free_port
 
 FOLDER = Path({folder!r})
 

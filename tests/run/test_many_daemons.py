@@ -55,7 +55,7 @@ def test_schema_notification_reaches_every_process(installation: Installation) -
     assert [statuses(daemon, "/rest/v1/fresh") for daemon in installation.daemons] == [{200}, {200}]
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 def test_settings_notification_reaches_every_process(installation: Installation) -> None:
     path, name = "/rest/v1/note?select=id.sum()", installation.database.name
     assert [statuses(daemon, path) for daemon in installation.daemons] == [{400}, {400}]

@@ -201,7 +201,7 @@ def bystander(entries: Database, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_shutdown_delay_saves_requests_sent_during_shutdown(
     proxy: str, delay: str, statuses: list[int], entries: Database, bystander: Daemon, tmp_path: Path
 ) -> None:
-    """The proxy is frozen, so that it learns of the new requests and of the stopped daemon at the same time.
+    """The proxy is frozen, so that it detects the new requests and the stopped daemon at the same time.
 
     Without the delay nginx sends the request over a closed connection, and it does not repeat POST.
     """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
-from support.daemon import DATAAPI, Daemon, environment, wait_for
+from support.daemon import DATAAPI, Daemon, environment, execute, wait_for
 from support.terminal import at_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from subprocess import CompletedProcess
 
     from support.postgres import Database
 
@@ -27,7 +27,7 @@ def test_ready_prints_a_line_per_project_at_a_terminal(served: Database, tmp_pat
         ref, database, _, state = project.split()
         assert (ref, database, state) == ("abcdefghijklmnopqrst", "available", "ready")
         unknown = [*ready, "--project", "z" * 20]
-        done = subprocess.run(unknown, env=environment(), capture_output=True, text=True, check=False)
+        done = execute(unknown, tmp_path)
         assert done.returncode == os.EX_USAGE
         assert done.stderr == f"the daemon has no project {'z' * 20}\n"
 
@@ -36,7 +36,7 @@ def test_ready_exits_with_ex_tempfail_if_the_daemon_is_not_ready(tmp_path: Path)
     with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none") as daemon:
         daemon.wait_for_admin()
         ready = [*DATAAPI, "ready", "--config", str(daemon.config)]
-        done = subprocess.run(ready, env=environment(), capture_output=True, text=True, check=False)
+        done = execute(ready, tmp_path)
     assert done.returncode == os.EX_TEMPFAIL
     assert done.stderr.startswith("the daemon is not ready")
     assert json.loads(done.stdout)["ready"] is False
@@ -47,9 +47,8 @@ def test_commands_use_a_unix_socket_despite_proxy_variables(served: Database, tm
     with Daemon(tmp_path, served.uri, settings={"admin-listen": socket}) as daemon:
         environ = environment({"http_proxy": "http://127.0.0.1:1", "HTTP_PROXY": "http://127.0.0.1:1"})
 
-        def run(command: str) -> subprocess.CompletedProcess[str]:
-            words = [*DATAAPI, command, "--config", str(daemon.config)]
-            return subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+        def run(command: str) -> CompletedProcess[str]:
+            return execute([*DATAAPI, command, "--config", str(daemon.config)], tmp_path, environ)
 
         wait_for(lambda: run("ready").returncode == os.EX_OK, "the daemon")
         assert (run("reload").returncode, run("reload").stderr) == (os.EX_OK, "")

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.testing import free_port
 from support import documents
 from support.daemon import Daemon, environment
-from support.ports import free_port
 from support.proxies import proxied
 
 if TYPE_CHECKING:

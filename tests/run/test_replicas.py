@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from dataapi.service.inspection import inspect
 from dataapi.settings import Project
+from dataapi.testing import free_port
 from support.daemon import KEY, SECRET_KEY, Daemon, wait_for
 from support.failover import request
 from support.outages import crashed, frozen
-from support.ports import free_port
 from support.replication import Pair, running_pair
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def test_check_config_checks_every_replica(trio: Pair, database: Database, own_s
     unused = free_port()
 
     def faults(uri: str) -> list[str]:
-        """Return the problems that check-config reports as wrong."""
+        """Return the problems that check-config reports."""
         made = replace(project, db_read_uri=uri)
         found = inspect(made)
         return [finding.text for finding in found if finding.wrong and "db-read-uri" in finding.text]
@@ -241,7 +241,7 @@ def test_read_at_a_replayed_position_uses_replicas(trio: Pair, daemon: Daemon) -
     old, new = write(daemon, 2000), write(daemon, 2001)
 
     def by_replica() -> bool:
-        # Standbys learn of a position only with later WAL.
+        # Standbys receive a position only with later WAL.
         write(daemon, random.randrange(10_000, 10_000_000))
         return server(daemon, Dataapi_LSN=f"{new}, {old}") != trio.primary.port
 
@@ -391,7 +391,7 @@ def test_read_canceled_by_recovery_conflict_is_repeated(
         reading = threads.submit(request, daemon, "GET", "rpc/slow")
         running = "select 1 from pg_stat_activity where wait_event = 'PgSleep'"
         wait_for(lambda: any(one.admin.execute(running) for one in trio.standbys), "the read to run")
-        # The read is also canceled on the other replica where it is repeated.
+        # The read is repeated on the other replica, and canceled there, too.
         while not reading.done():
             database.execute("lock table note; alter table note alter body set statistics 7")
         response = reading.result()

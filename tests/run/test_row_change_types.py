@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 from dataapi.database.script import complete, opened
@@ -11,7 +10,7 @@ from dataapi.webhooks.model import Permission
 from dataapi.webhooks.secrets import Cipher
 from dataapi.webhooks.store import make_store
 from dataapi.webhooks.store.directory import new_token
-from support.daemon import DATAAPI, SCHEMA, Daemon, environment, wait_for
+from support.daemon import DATAAPI, SCHEMA, Daemon, environment, execute, wait_for
 from support.webhooks import ACME, KEY, SECRET, allow_migrations
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def test_workers_learn_of_added_and_removed_types(database: Database, tmp_path: 
 
         def types(*words: str) -> None:
             command = [*DATAAPI, "webhooks", "types", *words, "--config", str(daemon.config)]
-            subprocess.run(command, env=environment(ENVIRON), check=True)
+            assert execute(command, tmp_path, environment(ENVIRON)).returncode == 0
 
         assert not any(known())
         types("add", ORDER)

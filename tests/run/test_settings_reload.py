@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.daemon import DATAAPI, KEY, QUICK, Daemon, wait_for
+from support.daemon import DATAAPI, KEY, QUICK, Daemon, execute, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +100,7 @@ def test_key_rotation_rejects_no_requests(daemon: Daemon) -> None:
     assert daemon.graphql(QUICK, KEY).status == 401
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 def test_notification_reloads_the_configuration(daemon: Daemon, served: Database) -> None:
     """PostgREST does this too."""
     sums = "/rest/v1/note?select=id.sum()"
@@ -142,7 +141,7 @@ def test_invalid_setting_is_reported_and_changes_nothing(daemon: Daemon) -> None
 def test_reload_command_fails_on_invalid_settings(daemon: Daemon) -> None:
     def reload() -> tuple[int, str]:
         command = [*DATAAPI, "reload", "--config", str(daemon.config)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = execute(command, daemon.folder)
         assert done.stdout == ""
         return done.returncode, done.stderr
 

@@ -17,6 +17,7 @@ from support.daemon import PATIENCE, patched, wait_for
 from support.installation import LEASE, PATIENT, TIMEOUT, Installation, kill
 from support.outages import crashed, frozen, stopped
 from support.recorder import ELSEWHERE, HOOK, Behaviour, verified
+from support.webhooks import migrated_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from support.recorder import Recorder
 
 OUTAGE = float(os.environ.get("WEBHOOK_OUTAGE", "4"))
-"""Seconds for which PostgreSQL is down. Set WEBHOOK_OUTAGE=60 for a minute."""
+"""Downtime of PostgreSQL, in seconds. Set WEBHOOK_OUTAGE=60 for a minute."""
 
 LONG = 1000.0
-"""Seconds by which a test moves the times in the database."""
+"""Offset that a test adds to the times in the database, in seconds."""
 
 pytestmark = pytest.mark.time_limit(300 + 2 * OUTAGE)
 
@@ -61,7 +62,7 @@ def test_daemons_killed_between_attempts_make_five_attempts(installation: Instal
 def test_other_daemon_takes_over_when_the_lease_expires(
     server: Server, recorder: Recorder, tmp_path: Path
 ) -> None:
-    installation = Installation(tmp_path, server.create_database(), recorder)
+    installation = Installation(tmp_path, migrated_copy(server), recorder)
     try:
         installation.endpoint()
         recorder.behave(Behaviour.HANG)
@@ -226,7 +227,7 @@ def test_deliveries_survive_a_postgresql_outage(
     own_server: Server, recorder: Recorder, tmp_path: Path, outage: Callable[[Server], Callable[[], None]]
 ) -> None:
     settings = {"timeout": str(PATIENT + OUTAGE), "retry-waits": ", ".join([str(LONG)] * 4)}
-    installation = Installation(tmp_path, own_server.create_database(), recorder, settings=settings)
+    installation = Installation(tmp_path, migrated_copy(own_server), recorder, settings=settings)
     try:
         installation.endpoint("/answered", "127.0.0.2")
         installation.endpoint("/retried")
@@ -259,7 +260,7 @@ def test_daemon_stops_while_postgresql_is_frozen(
     own_server: Server, recorder: Recorder, tmp_path: Path
 ) -> None:
     settings = {"timeout": str(PATIENT)}
-    installation = Installation(tmp_path, own_server.create_database(), recorder, settings=settings)
+    installation = Installation(tmp_path, migrated_copy(own_server), recorder, settings=settings)
     try:
         installation.endpoint()
         daemon = installation.daemon()

@@ -47,7 +47,7 @@ def end_statements(installation: Installation) -> None:
 
 
 def before_the_claim(installation: Installation, daemon: Daemon) -> None:
-    """Kill the daemon before it can learn of the event."""
+    """Kill the daemon before it detects the event."""
     daemon.process.send_signal(signal.SIGSTOP)
     installation.publish(1)
     kill(daemon)

@@ -116,7 +116,7 @@ class Campaign:
     def _manage(
         self, method: str, path: str, body: Any, success: int, *refusals: int
     ) -> dict[str, Any] | None:
-        """Send a request to a daemon, and return None if it is rejected legitimately or fails."""
+        """Send a request to a daemon. Return ``data``, or None if it is legitimately rejected or fails."""
         daemon = self._random.choice(self._running)
         response = self.installation.manage(daemon, method, path, None if body is None else json.dumps(body))
         if response is None or response.status in (*AWAY, *refusals):
@@ -133,14 +133,14 @@ class Campaign:
         return Published(self._number, [one.identifier for one in self.targets if one.steady])
 
     def _publish(self, event: Published) -> None:
-        """Publish an event that may not exist by SQL. Its idempotency key prevents a duplicate."""
+        """Publish an event by SQL if it may not exist yet. Its idempotency key prevents a duplicate."""
         if not event.known:
             with suppress(psycopg2.Error):
                 self.installation.publish(event.number, key=event.key)
                 event.known = True
 
     def publish_by_sql(self) -> None:
-        """Publish some events, and roll some back."""
+        """Publish some events in a transaction each, and roll back some of the transactions."""
         for _ in range(self._random.randint(1, 6)):
             event = self._event()
             if self._random.random() < 0.2:
@@ -221,7 +221,7 @@ class Campaign:
         self._change(target, enabled=enabled)
 
     def delete(self) -> None:
-        """Delete an endpoint, but keep a few."""
+        """Delete an endpoint unless only a few are left."""
         if sum(one.steady for one in self.targets) > 3:
             target = self._some(steady=True)
             target.steady, target.deleted = False, True

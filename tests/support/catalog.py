@@ -75,7 +75,7 @@ class MadeUp:
         self._schemas = {name: self._next() for name in schemas}
         self._names: dict[str, tuple[str, list[str]]] = {}
         self._document: dict[str, list[Any]] = {
-            "server": [["0", "0", False, None]],
+            "server": [["0", "0", False, None, False]],
             "roles": [["10", "anon", superuser, [], [], False]],
             "acls": [["everybody", [["0", ["EXECUTE"]]]], ["nobody", []]],
             "schemas": [
@@ -171,7 +171,7 @@ class MadeUp:
         return int(oid)
 
     def row_type(self, name: str, table: int) -> None:
-        """Add the row type of a table of the first schema, for functions of its rows."""
+        """Add the row type of a table of the first schema, for functions that accept its rows."""
         (row,) = (row for row in self._document["tables"] if row[0] == str(table))
         found = _type(row[4], name, "c", "C", "public")
         found[8] = row[0]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _PROGRAMS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
-"""The headless shell comes first: it uses two thirds of the processor time."""
+"""The headless shell comes first: it uses two thirds of the processor time of the full browser."""
 
 
 @contextmanager

@@ -15,7 +15,7 @@ _HERE = Path(__file__).parents[1] / "scale"
 _SETTINGS = {
     "shared_preload_libraries": "citus",
     "citus.node_conninfo": "sslmode=prefer",
-    # A transaction prepares one transaction on each changed shard.
+    # Each transaction needs one prepared transaction for every shard that it changes.
     "max_prepared_transactions": "100",
 }
 # Connections to workers use the role of the request.
@@ -44,7 +44,7 @@ def cluster() -> Iterator[tuple[Server, Database]]:
             database.execute("select citus_add_node('127.0.0.1', %s)", (worker.port,))
         for text in _texts("tenants.sql", "distribute.sql", *_REST):
             database.execute(text)
-        # A distributed deadlock then fails the request instead of blocking the run.
+        # With a timeout, a distributed deadlock fails the request instead of blocking the run.
         database.execute("alter database distributed set statement_timeout = '10s'")
         yield coordinator, database
     finally:

@@ -10,12 +10,44 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import jwt
-from support.daemon import JWT_SECRET, KEY, wait_for
+from support.daemon import JWT_SECRET, KEY, PATIENCE, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+
+
+@contextmanager
+def checked_page(
+    browser: Browser, origin: str, refused: Collection[str], **options: object
+) -> Iterator[Page]:
+    """Yield a new tab. The test fails if the page logs an error or sends requests to another origin.
+
+    :param refused: path prefixes whose requests may fail.
+    """
+    settings = {"base_url": origin, "color_scheme": "light", **options}
+    context = browser.new_context(**settings)  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE * 1000)
+    opened = context.new_page()
+    problems: list[str] = []
+
+    def check_message(message: ConsoleMessage) -> None:
+        path = message.location["url"].removeprefix(origin)
+        expected = "a status of 4" in message.text and path.startswith(tuple(refused))
+        if message.type == "error" and not expected:
+            problems.append(f"{path}: {message.text}")
+
+    def check_request(request: Request) -> None:
+        if not request.url.startswith((f"{origin}/", "data:")):
+            problems.append(f"asked {request.url}")
+
+    opened.on("console", check_message)
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("request", check_request)
+    yield opened
+    context.close()
+    assert problems == []
 
 
 def token(role: str, **claims: object) -> str:
@@ -45,10 +77,13 @@ def _axe() -> str:
     return (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 
 
-def obstacles(page: Page) -> list[str]:
-    """Return the serious and critical problems found by axe, one line per element."""
+def obstacles(page: Page, part: str = "html") -> list[str]:
+    """Return the serious and critical problems found by axe, one line per element.
+
+    :param part: selector of the part of the page to check.
+    """
     page.evaluate(_axe())
-    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    found = page.evaluate("part => axe.run(part, { resultTypes: ['violations'] })", part)
     return [
         f"{page.url} {violation['id']} ({violation['help']}): {node['html'][:200]}"
         for violation in found["violations"]

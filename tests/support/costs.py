@@ -50,7 +50,7 @@ class Costs:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record the time of a test, regardless of its process."""
+        """Record the time of a test, whichever process ran it."""
         for name, value in report.user_properties:
             if name == _PROPERTY and isinstance(value, float):
                 self._seconds[report.nodeid] = value

@@ -111,7 +111,7 @@ def _request(words: list[str]) -> Request:
         else:
             urls.append(word)
     [url] = map(urlsplit, urls)
-    # Like curl, -d strips line ends from files only, and neither option strips them from arguments.
+    # As in curl, neither option strips line ends from an argument; -d strips them only from files.
     body = next(iter(options.get("-d", []) + options.get("--data-binary", [])), None)
     headers = dict(re.split(r":\s*", header, maxsplit=1) for header in options.get("-H", []))
     if body is not None and not any(name.lower() == "content-type" for name in headers):

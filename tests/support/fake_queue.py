@@ -1,4 +1,4 @@
-"""An in-memory queue and HTTP client for tests of the dispatcher. The queue follows the real contract."""
+"""An in-memory queue and HTTP client for tests of the dispatcher. The queue behaves like the real one."""
 
 from __future__ import annotations
 
@@ -76,20 +76,21 @@ class FakeQueue:
         """Claim due attempts."""
         self._check()
         self.claims += 1
-        now, counts, found = self.clock.seconds(), dict[UUID, int](), list[DueWork]()
-        settled = 0
+        now, found, settled = self.clock.seconds(), list[DueWork](), 0
+        # Integers, because Python computes the hash of a UUID slowly.
+        left = {endpoint.int: limit for endpoint, limit in (limits or {}).items()}
         due = [row for row in self.rows.values() if row.claimable <= now]
         for row in sorted(due, key=lambda row: row.claimable):
             if len(found) + settled == maximum:
                 break
-            endpoint = row.work.endpoint_id
-            usual = 0 if row.work.organization in full else per_endpoint
-            limit = (limits or {}).get(endpoint, usual)
-            taken = counts.get(endpoint, 0)
-            if taken >= limit:
+            endpoint = row.work.endpoint_id.int
+            room = left.get(endpoint)
+            if room is None:
+                room = 0 if row.work.organization in full else per_endpoint
+            left[endpoint] = max(0, room - 1)
+            if room <= 0:
                 continue
-            counts[endpoint] = taken + 1
-            if endpoint in self.disabled:
+            if row.work.endpoint_id in self.disabled:
                 settled += 1
                 del self.rows[row.work.claim.delivery_id]
                 continue
@@ -135,11 +136,11 @@ class FakeQueue:
     async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
         """Return the seconds until the next attempt can be claimed."""
         self._check()
-        excluded = set(excluded)
+        unwanted = {endpoint.int for endpoint in excluded}
         times = [
             row.claimable
             for row in self.rows.values()
-            if row.work.endpoint_id not in excluded and row.work.organization not in full
+            if row.work.endpoint_id.int not in unwanted and row.work.organization not in full
         ]
         return min(times) - self.clock.seconds() if times else None
 

@@ -65,12 +65,13 @@ class Installation:
     daemons: list[Daemon] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Create the schema, the organization, its project, and a token with all permissions."""
-        allow_migrations(self.database)
+        """Create what the database lacks, then a token with all permissions and an operator token."""
         # The test cluster loses its last commits when it is killed, unless this is set.
         self.database.execute(f"alter database {self.database.name} set synchronous_commit = on")
-        self.command("organization", "create", ACME.organization, "--early-access")
-        self.command("project", "create", REF, "--organization", ACME.organization)
+        if self.database.execute("select to_regnamespace('webhooks') is null") == [(True,)]:
+            allow_migrations(self.database)
+            self.command("organization", "create", ACME.organization, "--early-access")
+            self.command("project", "create", REF, "--organization", ACME.organization)
         permissions = ("webhooks:read", "webhooks:write", "events:publish")
         granted = [word for one in permissions for word in ("--permission", one)]
         self.token = self.command("token", "create", "--organization", ACME.organization, *granted).strip()
@@ -99,7 +100,7 @@ class Installation:
         return {**self.environ, **{f"DATAAPI_PROJECT_{name}": text for name, text in project.items()}}
 
     def daemon(self, *words: str, environ: Mapping[str, str] | None = None) -> Daemon:
-        """Start a daemon and wait until it delivers."""
+        """Start a daemon and wait until it is ready."""
         made = self._started(words, environ)
         made.wait_ready()
         return made

@@ -42,7 +42,7 @@ class Verdict:
             " body::jsonb #> '{payload,is_test}' is not null"
             " from webhooks.event v join webhooks.endpoint e on e.id = v.endpoint_id"
         )
-        # Events about endpoints have no number either.
+        # Test events and events about endpoints have no number.
         self._events: dict[str, tuple[str, int | None]] = {
             event: (endpoint, number) for event, endpoint, number, _ in rows
         }
@@ -102,7 +102,7 @@ class Verdict:
                 assert copies[identifier, event.number] == 1, f"event {event.number} got lost"
 
     def _ended(self, event: str, target: Target, *, is_test: bool) -> None:
-        """Check that attempts are numbered without gaps, at most five, and end with a final one."""
+        """Check that there are at most five attempts, numbered without gaps, and only the last is final."""
         records = [one for one in self._records[event] if one.trigger != "manual"]
         message = f"{event} to {target.paths}: {self._records[event]}"
         assert records, f"no attempt of {message}"
@@ -119,7 +119,7 @@ class Verdict:
         assert all(one.final for one in self._records[event] if one.trigger == "manual"), message
 
     def _genuine(self, event: str, requests: list[Recorded]) -> None:
-        """Check that requests with an ID are identical, for this endpoint, and correctly signed."""
+        """Check that the requests for an event have one body, one endpoint, and correct signatures."""
         assert len({one.body for one in requests}) == 1, event
         for one in requests:
             assert one.path != ELSEWHERE, "a redirect was followed"

@@ -423,7 +423,7 @@ REFUSED = [
         headers=_MINIMAL,
     ),
 ]
-"""Requests that Citus does not support: many rows of shards per row of a reference table."""
+"""Requests that Citus does not support: each row of a reference table has many related rows in shards."""
 
 KINDS = [
     *(Kind(f"employee?{each}&order=company_id,id") for each in _FILTERS),

@@ -30,7 +30,7 @@ class Published:
     """An event of a campaign.
 
     :ivar known: whether it is certain that it was published.
-    :ivar targets: IDs of the steady endpoints that existed before.
+    :ivar targets: IDs of the steady endpoints that existed before it was published.
     """
 
     number: int

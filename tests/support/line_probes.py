@@ -1,10 +1,10 @@
-"""Records which lines of the daemon run in the tests' process, instead of coverage's trace function.
+"""Records which lines of the daemon run in the tests' process, in place of coverage's trace function.
 
 The trace function is called for every line of every library, and doubles the processor time. Probes exist
-only in the daemon's code. They are not removed when hit, because that would search all modules and running
-frames repeatedly. Daemons in other processes are traced.
+only in the daemon's code. They are not removed when hit, because each removal would search all modules
+and running frames. Daemons in other processes use the trace function.
 
-Importing this module starts it if coverage is measured. It must precede the first import of ``dataapi``.
+Importing this module starts the recording if coverage is measured. Import it before ``dataapi``.
 """
 
 from __future__ import annotations
@@ -45,6 +45,5 @@ def hand_over() -> None:
     if _RUNNING is not None:
         tracing, probes = _RUNNING
         files = probes.get_coverage()["files"]
-        # In strict editable mode modules are links to the sources.
-        lines = {str(Path(name).resolve()): found["executed_lines"] for name, found in files.items()}
+        lines = {name: found["executed_lines"] for name, found in files.items()}
         tracing.get_data().add_lines(lines)

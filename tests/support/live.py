@@ -138,13 +138,13 @@ class _Body:
         return defer.succeed(None)
 
     def pauseProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Have nothing more."""
+        """Do nothing: all data has been written."""
 
     def resumeProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Have nothing more."""
+        """Do nothing: all data has been written."""
 
     def stopProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Have nothing more."""
+        """Do nothing: all data has been written."""
 
 
 class LiveService:
@@ -160,7 +160,7 @@ class LiveService:
         }
         self.reactor = reactor
         self.database = database
-        self.project = Project("abcdefghijklmnopqrst", "acme", database.uri, **fields)
+        self.project = Project("abcdefghijklmnopqrst", "acme", database.uri, db_lane="always", **fields)
         self.settings = Settings((self.project,), **settings)
         self.part = ProjectPart(reactor, self.project)
         self.streams: list[Stream] = []

@@ -41,7 +41,7 @@ Rest = Callable[[Request, Caller], Awaitable[Reply]]
 
 
 async def typename(_request: GraphQLRequest, _caller: Caller, _http: Request) -> GraphQLResponse:
-    """Respond to every query with the type of the root."""
+    """Respond to every query with the name of the root type."""
     return GraphQLResponse(Stage.EXECUTION, '{"__typename":"Query"}')
 
 

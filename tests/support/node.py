@@ -22,9 +22,23 @@ CLIENTS = (
     "@supabase/postgrest-js@2.119.1",
     "@supabase/supabase-js@2.119.1",
     "graphql-sse@2.6.1",
+    "graphql-ws@6.4.2",
+    "ws@8.23.0",
     "eventsource@4.1.0",
+    "typescript@7.0.2",
+    "@types/node@22.20.7",
 )
 """Popular clients of the APIs, shared by all tests and workers."""
+
+GENERATORS = (
+    "openapi-typescript@7.13.0",
+    "openapi-fetch@0.17.0",
+    "@hey-api/openapi-ts@0.99.0",
+    "orval@8.38.0",
+    "typescript@5.9.3",
+    "@types/node@22.20.7",
+)
+"""Generators of clients from an OpenAPI description. They do not support TypeScript 7."""
 
 
 async def install(reactor: Any, directory: Path, *packages: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from support.ports import free_port
+from dataapi.testing import free_port
 from support.postgres import unprivileged_user
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _SHARED = (
     "server_login_retry = 1",
 )
 RESETTING = ("server_reset_query = RESET ALL", "server_reset_query_always = 1")
-"""Resets session settings made by functions before the next client."""
+"""Resets session settings that functions changed, before the next client uses the connection."""
 
 
 @contextmanager

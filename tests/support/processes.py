@@ -25,7 +25,7 @@ VARIABLE = "STARTED_BY_TEST"
 RUN = uuid4().hex
 """Marks all processes of this run; it is a prefix of the tests' marks."""
 SETTLE = 60.0
-"""Seconds in which processes can end on their own."""
+"""Seconds to wait for processes to end on their own."""
 
 _KIND = 20
 """Number of times that PostgreSQL is asked to end before it is killed."""
@@ -92,7 +92,7 @@ def end(beginning: str) -> None:
 def watched() -> Iterator[None]:
     """Make a watcher process end this run's processes when this one ends."""
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    # Without site-packages coverage is not measured; in its own session Ctrl-C does not reach it.
+    # Without site-packages, its coverage is not measured. In its own session, Ctrl-C does not reach it.
     command = [sys.executable, "-I", "-S", __file__, RUN]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, text=True, env=environ, start_new_session=True

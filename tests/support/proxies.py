@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.testing import free_port
 from support.certificates import make_certificate
 from support.daemon import ROOT, wait_for
-from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,9 @@ from contextlib import closing
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
+from dataapi.testing import free_port
 from support import documents
 from support.daemon import PATIENCE, wait_for
-from support.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -33,7 +33,7 @@ class Pair:
         self._gone: set[Server] = set()
 
     def create(self) -> None:
-        """Create and start all servers; skip the test if PostgreSQL does not support it."""
+        """Create and start all servers; skip the test if ``pg_basebackup`` is missing."""
         if not self.primary.has_program("pg_basebackup"):
             pytest.skip("this PostgreSQL lacks pg_basebackup")
         self.primary.create()

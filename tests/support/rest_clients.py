@@ -1,4 +1,4 @@
-"""Calls for the tests of Python client libraries, and two libraries to make them."""
+"""Calls for the tests of Python client libraries, and functions that make them with two libraries."""
 
 from __future__ import annotations
 

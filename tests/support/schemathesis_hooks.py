@@ -33,7 +33,7 @@ def _make_meaningful(path: str, attributes: dict[str, Any]) -> None:
     headers = attributes.get("custom_headers")
     if isinstance(headers, dict) and len({name.lower() for name in headers}) < len(headers) <= 20:
         attributes["custom_headers"] = {}
-    # Disabled endpoints accept no tests and retries, enabled ones no tests of unsubscribed types.
+    # Disabled endpoints reject tests and retries, and enabled ones reject tests of unsubscribed types.
     if attributes.get("enabled") is False:
         attributes["enabled"] = True
     if path.endswith("/test") and str(attributes.get("type")) in _TYPES:

@@ -18,9 +18,10 @@ from dataapi.database.pool import Pool
 from dataapi.graphql.document_store import DocumentFolder
 from dataapi.graphql.engine import Engine
 from dataapi.graphql.schema.role_schema import RoleSchema, catalog_view
+from dataapi.mcp.server import ToolServer
 from dataapi.rest.handler import RestHandler
 from dataapi.service.project import session_options
-from dataapi.settings import Project
+from dataapi.settings import Project, Settings
 from dataapi.telemetry.readiness import ProjectState
 from dataapi.telemetry.requests import RequestMetrics, request_observer
 from dataapi.telemetry.vitals import Vitals
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from dataapi.catalog.model import Catalog
     from dataapi.database.message import Message
     from dataapi.database.open_transaction import OpenTransaction
+    from dataapi.telemetry.log_record import LogRecord
     from graphql import GraphQLField
     from support.postgres import Database
 
@@ -129,10 +131,21 @@ class _Recorder:
 
 
 class Service:
-    """A served project; use it through ``serving``."""
+    """A served project; use it through ``serving``.
 
-    def __init__(self, reactor: Any, database: Database, **project: Any) -> None:
-        fields = {"jwt_secret": SECRET, "publishable_keys": (KEY,), "graphql_max_cost": 10_000_000, **project}
+    :param tools: whether tools of agents may write, or None for no endpoint of agents.
+    """
+
+    def __init__(
+        self, reactor: Any, database: Database, *, tools: bool | None = None, **project: Any
+    ) -> None:
+        fields = {
+            "jwt_secret": SECRET,
+            "publishable_keys": (KEY,),
+            "graphql_max_cost": 10_000_000,
+            "db_lane": "always",
+            **project,
+        }
         self.database = database
         self.project = Project("abcdefghijklmnopqrst", "acme", database.uri, **fields)
         self._reactor = reactor
@@ -163,9 +176,21 @@ class Service:
             self._pool.figures,
             self.vitals,
         )
-        backend = Backend(self.project, Authenticator(self.project, time.time), self.engine, rest, data)
-        observe = request_observer(RequestMetrics(), "error", lambda _record: None)
-        self._site = make_site([backend], reactor, observe)
+        self.tools = None
+        if tools is not None:
+            self.tools = ToolServer(self.project, rest.handle, self._recorder, current, writes=tools)
+        backend = Backend(
+            self.project,
+            Authenticator(self.project, time.time),
+            self.engine,
+            rest,
+            lambda: data,
+            tools=self.tools,
+        )
+        self.logged: list[LogRecord] = []
+        level = "error" if tools is None else "info"
+        observe = request_observer(RequestMetrics(), level, self.logged.append)
+        self._site = make_site([backend], reactor, observe, settings=Settings((), mcp=tools is not None))
         self._client = HTTPClient(Agent(reactor, pool=HTTPConnectionPool(reactor, persistent=False)))
         self._port: Any = None
         self._schemas: dict[tuple[int, str], RoleSchema] = {}
@@ -319,6 +344,12 @@ class Service:
     ) -> Answer:
         """Request data of the console."""
         return await self._exchange("GET", f"/console/data/{name}", None, role, headers or {})
+
+    async def post(
+        self, path: str, body: bytes, *, role: str = "anon", headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send a POST request to any path."""
+        return await self._exchange("POST", path, body, role, headers or {})
 
     async def read(self, target: str, **named: Any) -> Any:
         """Return the body of a successful REST read."""

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 Kind = Literal["docstring", "comment", "message", "sentence"]
 _CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|^<!--.*?-->$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_SQL_COMMENT = re.compile(
+    r"""\bcomment\ on\ [^;']*?\ is\s+'(?P<comment>(?:[^']|'')*)'  # COMMENT ON
+    | '(?:[^']|'')*'  # another string
+    | ^[ \t]*--(?P<lines>[^\n]*(?:\n[ \t]*--[^\n]*)*)  # whole lines
+    | --(?P<end>[^\n]*)  # end of a line
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+_SQL_MARKUP = re.compile(r"^[ \t]*--|^ name: \w+$|-{4,}", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*\[])|\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.) ?)|\s*\|\s*")
 _DIRECTIVE = re.compile(r"# (?:noqa|type:|fmt:|pragma)")
 _WORDS = re.compile(r"[A-Za-z]+ [a-z]+ [a-z]+")
@@ -51,36 +60,28 @@ class Text:
 
 
 def texts(*paths: Path) -> Iterator[Text]:
-    """Yield the texts of Python and Markdown files and folders."""
+    """Yield the texts of Python, Markdown and SQL files and folders."""
     for path in paths:
-        files = sorted([*path.rglob("*.py"), *path.rglob("*.md")]) if path.is_dir() else [path]
+        found = path.rglob("*") if path.is_dir() else [path]
+        files = sorted(file for file in found if file.suffix in _READERS)
         for file in files:
             name = str(file.resolve().relative_to(ROOT))
             source = file.read_text("utf-8")
-            yield from _sentences(name, source) if file.suffix == ".md" else _of_module(name, source)
+            yield from _READERS[file.suffix](name, source)
 
 
 def _of_module(name: str, source: str) -> Iterator[Text]:
-    tree = ast.parse(source)
-    docstrings = {id(node) for node in _docstrings(tree)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) in docstrings:
+    statements = set[int]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr):
+            statements.add(id(node.value))  # ast.walk yields parents first
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # A string used as a statement: a docstring, or a string below an assignment.
+            if id(node) in statements:
                 yield Text(name, node.lineno, "docstring", node.value)
             elif _WORDS.search(node.value) and not _SQL.match(node.value):
                 yield Text(name, node.lineno, "message", node.value)
     yield from _comments(name, source)
-
-
-def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield all strings used as statements: docstrings, and strings below assignments."""
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            yield node.value
 
 
 def _comments(name: str, source: str) -> Iterator[Text]:
@@ -99,10 +100,25 @@ def _comments(name: str, source: str) -> Iterator[Text]:
         yield Text(name, first, "comment", " ".join(lines))
 
 
+def _of_sql(name: str, source: str) -> Iterator[Text]:
+    """Yield comments, and the texts of COMMENT ON. Consecutive lines are one text."""
+    for match in _SQL_COMMENT.finditer(source):
+        if match["comment"] is not None:
+            text = match["comment"].replace("''", "'")
+        else:
+            text = _SQL_MARKUP.sub("", match["lines"] or match["end"] or "").strip()
+        if text:
+            line = source.count("\n", 0, match.start()) + 1
+            yield Text(name, line, "comment", text)
+
+
 def _sentences(name: str, source: str) -> Iterator[Text]:
     for sentence in _SENTENCE_END.split(_CODE.sub("`code`", source)):
         if sentence.strip():
             yield Text(name, 0, "sentence", sentence.strip())
+
+
+_READERS = {".py": _of_module, ".md": _sentences, ".sql": _of_sql}
 
 
 def main(words: list[str]) -> None:

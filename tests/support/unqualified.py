@@ -47,7 +47,7 @@ _BEFORE_PARENTHESIS = frozenset(_WORDS.split())
 _BEFORE_LIST = frozenset({"as", ",", "with", "recursive", ")", "prepare", "execute"})
 """Tokens before a name with a list of columns, types or values."""
 _HIDDEN = frozenset({"between", "ilike", "like", "natural", "nullif", "overlaps", "similar", "using"})
-"""Keywords that make PostgreSQL look up an operator only by name."""
+"""Keywords that use an operator or function of the search path, because they name no schema."""
 _ENDS_ASSIGNMENTS = frozenset({";", "from", "returning", "where"})
 
 
@@ -87,10 +87,16 @@ class Watch:
         """Check SQL sent on connections, including the bodies of ``DO`` blocks."""
         send, block_body = Connection.send, BlockStatement.block_body
 
-        def read_and_send(connection: Connection, steps: Sequence[Step], ending: Sequence[Step] = ()) -> Any:
+        def read_and_send(
+            connection: Connection,
+            steps: Sequence[Step],
+            ending: Sequence[Step] = (),
+            *,
+            shared: bool = False,
+        ) -> Any:
             # The daemon's own SQL restricts the search path in its first statement.
             self.read(";".join([step.text.decode() for step in steps]))
-            return send(connection, steps, ending)
+            return send(connection, steps, ending, shared=shared)
 
         def read_and_surround(block: BlockStatement, text: str) -> str:
             body = block_body(block, text)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from dataapi.database.script import complete, opened
 from dataapi.webhooks.model import (
     AttemptOutcome,
     DueWork,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from dataapi.webhooks.store.statements import SqlRunner
-    from support.postgres import Database
+    from support.postgres import Database, Server
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 REF = "abcdefghijklmnopqrst"
@@ -32,6 +33,12 @@ ACME = Scope("acme")
 PROJECT = Scope("acme", REF)
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 PAUSED = "v1.project.paused"
+MEMBER = {
+    "user_id": "0f6d7c7e-5d0a-4f0b-9a53-2b1f6f0e8c44",
+    "primary_email": "ada@example.com",
+    "role": {"name": "Owner", "projects": None},
+}
+"""The object ``member`` of a valid payload of ``v1.organization.member.added``."""
 
 
 def allow_migrations(database: Database) -> None:
@@ -40,13 +47,27 @@ def allow_migrations(database: Database) -> None:
 
 
 async def migrated(database: Database, fetches: SqlRunner, *, retention_days: int = 14) -> Store:
-    """Migrate a database and return its store, with organization acme, its early access, and its project."""
-    allow_migrations(database)
-    await migrate(fetches)
+    """Migrate a database unless it is a ``migrated_copy``, and return its store.
+
+    It contains organization acme, its early access, and its project.
+    """
     store = make_store(fetches, Cipher([KEY]), retention_days)
-    await store.directory.create_organization(ACME.organization, early_access=True)
-    await store.directory.create_project(REF, ACME.organization)
+    if await fetches.fetch("select pg_catalog.to_regnamespace('webhooks') is null") == [(True,)]:
+        allow_migrations(database)
+        await migrate(fetches)
+        await store.directory.create_organization(ACME.organization, early_access=True)
+        await store.directory.create_project(REF, ACME.organization)
     return store
+
+
+def migrated_copy(server: Server) -> Database:
+    """Create a database that is migrated already. Copying it takes a fifth of the time of migrating."""
+
+    def fill(database: Database) -> None:
+        with opened(database.direct_uri) as fetches:
+            complete(migrated(database, fetches))
+
+    return server.create_copy("migrated", fill)
 
 
 async def add_endpoint(store: Store, scope: Scope = ACME, **named: Any) -> Endpoint:

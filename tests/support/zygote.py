@@ -1,8 +1,10 @@
-"""Starts daemons as forks of a process that has imported them, because imports take most of the startup time.
+"""Starts daemons, their workers, and commands as forks of a process that has imported them.
+
+Imports take most of the startup time.
 
 Run as a program, this module is that process. It reads one start per line of standard input, and writes the
 process ID of the fork. An intermediate fork exits immediately, so that the daemon becomes a child of the
-tests' process and can be waited for.
+tests' process and can be waited for. Daemons that run ``twistd`` itself also run their workers as programs.
 """
 
 from __future__ import annotations
@@ -11,13 +13,17 @@ import ctypes
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import subprocess
 import sys
+import traceback
+import warnings
+from contextvars import Context
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +31,10 @@ if TYPE_CHECKING:
 
 _MARK_LENGTH = 2000
 _BECOME_SUBREAPER = 36
+_COMMAND = ["-m", "dataapi.cli.main"]
+"""Arguments with which Python runs the command ``dataapi``."""
+_WORKER = ["-m", "dataapi.service"]
+"""Arguments with which a daemon starts a worker process."""
 
 
 class Fork:
@@ -62,15 +72,24 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
-def fork(command: Sequence[str], folder: Path, environ: Mapping[str, str], output: Path, mark: str) -> Fork:
-    """Run ``twistd`` in a fork that appends its output to a file.
+def fork(
+    command: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    mark: str,
+    output: Path,
+    errors: Path | None = None,
+) -> Fork:
+    """Run ``twistd`` or ``python -m dataapi.cli.main`` in a fork that appends its output to files.
 
     :param mark: the variable that names the test. ``/proc`` shows no other variable of a fork.
+    :param errors: file for its standard error (default: ``output``).
     """
     zygote = _zygote(mark)
     assert zygote.stdin is not None
     assert zygote.stdout is not None
-    zygote.stdin.write(json.dumps([command, str(folder), environ, str(output)]) + "\n")
+    request = [command, str(folder), environ, str(output), str(errors or output)]
+    zygote.stdin.write(json.dumps(request) + "\n")
     zygote.stdin.flush()
     return Fork(int(zygote.stdout.readline()))
 
@@ -99,14 +118,14 @@ def _start_each(mark: str) -> None:
         if daemon := os.fork():
             os.write(1, str(daemon).encode())
             os._exit(0)
-        sys.argv, folder, environ, output = json.loads(line)
+        sys.argv, folder, environ, output, errors = json.loads(line)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environ)
         shown.value = environ[mark].encode()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), 1)
-        os.dup2(1, 2)
+        for descriptor, file in ((1, output), (2, errors)):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), descriptor)
         os.closerange(3, 10)
         return
     sys.exit()
@@ -123,9 +142,15 @@ def _import_daemon() -> None:
     """Import what a daemon imports, apart from the reactor: processes cannot share its descriptors."""
     # Klein imports the reactor for its own server, but the daemon does not use it.
     sys.modules["twisted.internet.reactor"] = ModuleType("no reactor")
-    import dataapi.service.project  # noqa: PLC0415 - only in the program
+    import dataapi.graphql.engine  # noqa: PLC0415 - only in the program
+    import dataapi.live.protocols  # noqa: PLC0415
+    import dataapi.rest.handler  # noqa: PLC0415
+    import dataapi.service.assembly  # noqa: PLC0415
+    import dataapi.service.creation  # noqa: PLC0415
     import dataapi.tap  # noqa: PLC0415
+    import dataapi.web.admin  # noqa: PLC0415
     import dataapi.web.app  # noqa: PLC0415
+    import dataapi.web.routes  # noqa: PLC0415
     import dataapi.webhooks.management.api  # noqa: F401, PLC0415
     from twisted.application.service import IServiceMaker  # noqa: PLC0415
     from twisted.plugin import getPlugins  # noqa: PLC0415
@@ -137,9 +162,63 @@ def _import_daemon() -> None:
     gc.freeze()
 
 
+def _fork_workers() -> None:
+    """Make a daemon fork its workers too, instead of importing everything again in each."""
+    from twisted.internet.process import Process  # noqa: PLC0415 - only in the program
+
+    kind: Any = Process
+    spawn, execute = kind._trySpawnInsteadOfFork, kind._execChild
+
+    def try_spawn(process: Any, path: Any, uid: Any, gid: Any, program: Any, words: Any, *more: Any) -> Any:
+        return words[1:] != _WORKER and spawn(process, path, uid, gid, program, words, *more)
+
+    def exec_child(process: Any, path: Any, uid: Any, gid: Any, program: Any, words: Any, env: Any) -> None:
+        if words[1:] == _WORKER:
+            _become_worker(env)
+        execute(process, path, uid, gid, program, words, env)
+
+    kind._trySpawnInsteadOfFork, kind._execChild = try_spawn, exec_child
+
+
+def _become_worker(environ: Mapping[str, str]) -> NoReturn:
+    """Run the worker in a fork of its daemon, without the daemon's reactor and log."""
+    import twisted.internet  # noqa: PLC0415 - only in the program
+    import twisted.internet.process as processes  # noqa: PLC0415
+    import twisted.logger as logs  # noqa: PLC0415
+
+    status: Any = 1
+    try:
+        os.environ.clear()
+        os.environ.update(environ)
+        processes.reapProcessHandlers.clear()
+        del twisted.internet.reactor, sys.modules["twisted.internet.reactor"]
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+        publisher, beginner = logs.globalLogPublisher, logs.globalLogBeginner
+        publisher._observers = []
+        type(beginner).__init__(beginner, publisher, sys.stderr, sys, warnings)  # type: ignore[arg-type]
+        # Never free the daemon's objects: they refer to descriptors whose numbers the worker reuses.
+        gc.freeze()
+        gc.enable()
+        Context().run(runpy.run_module, "dataapi.service", run_name="__main__")
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
 if __name__ == "__main__":
     from twisted.scripts.twistd import run
 
     _import_daemon()
+    import dataapi.cli.main
+
+    # Coverage is measured only in programs that Python starts.
+    if "coverage" not in sys.modules:
+        _fork_workers()
     _start_each(sys.argv[1])
+    if sys.argv[1:3] == _COMMAND:
+        del sys.argv[1:3]
+        dataapi.cli.main.main()
     sys.exit(run())

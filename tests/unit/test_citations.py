@@ -1,56 +1,56 @@
-"""Citations can be followed: code and tests cite headings of documents that the repository holds."""
+"""Citations in code and tests refer to existing documents and headings."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
-import pytest
 from support import documents
 
 SOURCES = ("daemon/**/*.py", "daemon/**/*.sql", "plugins/*.py", "tests/**/*.py", "tests/**/*.sql", "etc/*")
 
 _CITATION = re.compile(r"(?P<document>docs/[\w/-]+\.md)(?:`*, (?P<rest>[A-Z].{0,60}))?")
-# A document's name without its folder, or a specification that is not said to be somebody else's.
-_ELSEWHERE = re.compile(
+# A document's name without its folder, or a specification without its author.
+_EXTERNAL = re.compile(
     r"(?<!docs/)\breference/\w+\.md|\b(spec|design|style|(?<!guides/)clients)\.md\b"
     r"|\(specification[ ,]|\bthe specification\b|\b[Rr]eference \d\.\d",
 )
 
 
-def sources() -> list[Path]:
-    """Return the files that cite."""
-    found = (path for pattern in SOURCES for path in documents.ROOT.glob(pattern))
-    return sorted(path for path in found if path.is_file() and path != Path(__file__))
+@cache
+def sources() -> dict[str, str]:
+    """Return the texts of the files that may contain citations, without line breaks and comment marks."""
+    paths = {path for pattern in SOURCES for path in documents.ROOT.glob(pattern)} - {Path(__file__)}
+    return {
+        str(path.relative_to(documents.ROOT)): re.sub(r"\s*\n\s*(?:#|--)?\s*", " ", path.read_text("utf-8"))
+        for path in sorted(paths)
+        if path.is_file()
+    }
 
 
-def unwrapped(text: str) -> str:
-    """Return a text in which no line end and no mark of a comment parts what belongs together."""
-    return re.sub(r"\s*\n\s*(?:#|--)?\s*", " ", text)
+@cache
+def headings(document: str) -> list[str]:
+    return sorted(documents.headings(documents.read(document)), key=len, reverse=True)
 
 
-@pytest.mark.parametrize("document", documents.names())
-def test_every_cited_heading_exists(document: str) -> None:
-    headings = sorted(documents.headings(documents.read(document)), key=len, reverse=True)
-    for path in sources():
-        for citation in _CITATION.finditer(unwrapped(path.read_text("utf-8"))):
-            rest = citation["rest"]
-            if citation["document"] == document and rest is not None:
-                named = next((each for each in headings if re.match(rf"{re.escape(each)}(?!\w)", rest)), None)
-                assert named, f"{path} cites {citation[0]!r}, which {document} does not have"
+def test_every_cited_document_and_heading_exists() -> None:
+    wrong = []
+    for path, text in sources().items():
+        for citation in _CITATION.finditer(text):
+            document, rest = citation["document"], citation["rest"]
+            exists = document in documents.names() and (
+                rest is None
+                or any(re.match(rf"{re.escape(each)}(?!\w)", rest) for each in headings(document))
+            )
+            if not exists:
+                wrong.append(f"{path}: {citation[0]}")
+    assert wrong == []
 
 
-def test_every_cited_document_exists() -> None:
-    for path in sources():
-        for citation in _CITATION.finditer(unwrapped(path.read_text("utf-8"))):
-            assert citation["document"] in documents.names(), f"{path} cites {citation['document']}"
-
-
-def test_nothing_outside_the_repository_is_cited() -> None:
-    """Rules are in docs/reference; what others specify is an RFC, or named with its author."""
-    found = [
-        f"{path.relative_to(documents.ROOT)}: {match[0]}"
-        for path in sources()
-        for match in _ELSEWHERE.finditer(unwrapped(path.read_text("utf-8")))
+def test_no_document_outside_the_repository_is_cited() -> None:
+    """Rules are in docs/reference. Other specifications need an RFC number or their author's name."""
+    citations = [
+        f"{path}: {match[0]}" for path, text in sources().items() for match in _EXTERNAL.finditer(text)
     ]
-    assert found == []
+    assert citations == []

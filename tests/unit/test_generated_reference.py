@@ -1,4 +1,4 @@
-"""The pages of docs/reference/ that are made from the code are as the code is now."""
+"""Generated pages of docs/reference/ are up to date."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ GENERATOR = runpy.run_path(str(documents.ROOT / "docs" / "generate.py"))
 
 
 @pytest.mark.parametrize("name", GENERATOR["makers"]())
-def test_a_page_is_current(name: str) -> None:
-    """If it is not, ``make reference`` writes it again."""
+def test_page_is_current(name: str) -> None:
+    """``make reference`` updates the pages."""
     assert documents.read(f"docs/reference/{name}") == GENERATOR["page"](name)
 
 
@@ -23,7 +23,7 @@ def test_configuration_template_is_current() -> None:
 
 def test_every_key_is_documented() -> None:
     for section, (about, described) in GENERATOR["sections"]().items():
-        named = [name for one in described for name, _ in one.keys]
-        assert named == list(SECTIONS[section])
+        names = [name for each in described for name, _ in each.keys]
+        assert names == list(SECTIONS[section])
         assert about
-        assert all(one.comment for one in described)
+        assert all(each.comment for each in described)

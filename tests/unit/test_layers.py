@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md: imports go down, and what is pure touches its arguments alone."""
+"""The layers of docs/architecture.md: imports go down, and pure modules have no side effects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "daemon" / "dataapi"
 
-# From the bottom to the top; packages of one line do not import each other.
+# From bottom to top; packages on the same line do not import each other.
 LAYERS = """
     concurrency  settings
     http
@@ -18,38 +18,39 @@ LAYERS = """
     catalog
     sql
     auth
-    graphql  rest  webhooks
-    live
+    advisor  graphql  rest  webhooks
+    live  mcp
     web
     service
     cli  tap  testing
 """
 
-# The modules that talk to the reactor, the network, the clock or chance; all others are pure.
+# Modules that use the reactor, the network, the clock or random numbers; all others are pure.
 INPUT_AND_OUTPUT = {
     "auth": "published_keys transaction",
     "catalog": "reflect watcher",
     "cli": "admin_client init main webhooks",
-    "concurrency": "tasks timers wait_queue",
+    "concurrency": "on_demand tasks timers wait_queue",
     "database": (
-        "address cancel connection connector coordinator embedded embedded_supervisor failover health "
-        "listener open_transaction polling pool pooler primary_servers query_log replicas script "
+        "address cancel connection connector coordinator embedded embedded_supervisor express_lane failover "
+        "health listener open_transaction polling pool pooler primary_servers query_log replicas script "
         "server_watch session steps"
     ),
     "graphql": "document_store engine separate_execution",
     "http": "outgoing_tls",
     "live": "changes cohort protocols queries subscribers",
-    "rest": "handler openapi.descriptions run_batch stream",
+    "mcp": "server",
+    "rest": "conditional handler openapi.descriptions run_batch stream",
     "service": (
         "__main__ assembly configuration configuration.database configuration.endpoints configuration.keys "
-        "configuration.load configuration.parsers configuration.postgrest configuration.sources "
-        "database_settings demo demo_webhooks inspection process project replica_inspection root_service "
-        "settings_sources sockets webhooks worker worker_pipe worker_process workers"
+        "configuration.load configuration.parsers configuration.postgrest configuration.sources creation "
+        "database_settings demo demo_webhooks embedded_source inspection process project replica_inspection "
+        "root_service settings_sources sockets webhooks worker worker_pipe worker_process workers"
     ),
     "telemetry": "logs process requests tracing",
     "web": (
-        "admin app assets console.data console.routes pipeline portal routing server.connection "
-        "server.request server.site"
+        "admin admin_listener app assets console.data console.routes klein_routes mcp routes pipeline "
+        "portal routing server.connection server.request server.site websocket"
     ),
     "webhooks": (
         "delivery.attempt delivery.dispatcher delivery.http_client delivery.outcomes delivery.proxy "
@@ -80,21 +81,21 @@ IMPURE = {
 
 
 def modules() -> dict[str, Path]:
-    """Return the path of each module by its name below ``dataapi``."""
-    found = {}
+    """Return the path of each module by its name within ``dataapi``."""
+    paths = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts).removesuffix("__init__").removesuffix(".")] = path
-    return found
+        paths[".".join(parts).removesuffix("__init__").removesuffix(".")] = path
+    return paths
 
 
 MODULES = modules()
 
 
 def imported(node: ast.AST, *, for_types: bool = True) -> Iterator[str]:
-    """Give the names of modules that a tree imports.
+    """Yield the names of modules that a syntax tree imports.
 
-    :param for_types: whether those count that only a type checker imports.
+    :param for_types: whether to include imports for type checkers.
     """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test) and not for_types:
@@ -103,32 +104,31 @@ def imported(node: ast.AST, *, for_types: bool = True) -> Iterator[str]:
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom) and child.module:
             for alias in child.names:
-                whole = f"{child.module}.{alias.name}"
-                yield whole if whole.removeprefix("dataapi.") in MODULES else child.module
+                full_name = f"{child.module}.{alias.name}"
+                yield full_name if full_name.removeprefix("dataapi.") in MODULES else child.module
         yield from imported(child, for_types=for_types)
 
 
 @cache
 def tree_of(module: str) -> ast.Module:
-    """Return the syntax tree of a module."""
     return ast.parse(MODULES[module].read_text("utf-8"))
 
 
 @cache
 def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
-    """Return what a module imports; modules of the product by their name below ``dataapi``."""
+    """Return a module's imports; modules of the product by their name within ``dataapi``."""
     names = imported(tree_of(module), for_types=for_types)
     return frozenset(name.removeprefix("dataapi.") for name in names)
 
 
 def layer_of(module: str) -> int:
-    """Return the number of a module's layer, the lowest first."""
+    """Return the number of a module's layer, counted from the bottom."""
     package = module.partition(".")[0]
     [number] = [n for n, line in enumerate(LAYERS.strip().splitlines()) if package in line.split()]
     return number
 
 
-def test_imports_go_down() -> None:
+def test_imports_go_to_lower_layers() -> None:
     upward = [
         f"{module} imports {name}"
         for module in filter(None, MODULES)
@@ -138,20 +138,20 @@ def test_imports_go_down() -> None:
     assert upward == []
 
 
-def test_a_class_name_has_one_meaning() -> None:
-    found: dict[str, list[str]] = {}
+def test_class_names_are_unique() -> None:
+    modules_by_class: dict[str, list[str]] = {}
     for module in MODULES:
         for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name.strip("_"), []).append(module)
-    assert not {name: among for name, among in found.items() if len(among) > 1}
+                modules_by_class.setdefault(node.name.strip("_"), []).append(module)
+    assert not {name: modules_ for name, modules_ in modules_by_class.items() if len(modules_) > 1}
 
 
-def test_modules_do_not_import_each_other_in_circles() -> None:
+def test_imports_are_not_circular() -> None:
     imports = {module: _imports_at_top(module) for module in MODULES}
     while imports:
         lowest = [module for module, names in imports.items() if names.isdisjoint(imports)]
-        assert lowest, f"among these modules are circles: {', '.join(sorted(imports))}"
+        assert lowest, f"circular imports among these modules: {', '.join(sorted(imports))}"
         for module in lowest:
             del imports[module]
 
@@ -163,7 +163,7 @@ def _imports_at_top(module: str) -> set[str]:
     }
 
 
-# What Twisted and treq offer for TLS to a server, with checks of their own.
+# TLS clients of Twisted and treq, with their own certificate checks.
 UNVERIFIED_TLS = {
     "BrowserLikePolicyForHTTPS",
     "CertificateOptions",
@@ -184,11 +184,11 @@ def test_outgoing_tls_is_verified_by_one_module() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Agent", "ProxyAgent"):
                 assert ast.unparse(node.args[1]) == "OutgoingTls()", module
         assert not names & UNVERIFIED_TLS, module
-        assert "treq" not in imports_of(module), f"{module}: treq's functions make an agent of their own"
+        assert "treq" not in imports_of(module), f"{module}: treq's functions create their own agent"
 
 
 def is_pure(module: str) -> bool:
-    """Tell whether a module is said to be pure."""
+    """Return whether a module is declared as pure."""
     if module in ("tap", "testing"):
         return False
     package, _, name = module.partition(".")
@@ -196,17 +196,16 @@ def is_pure(module: str) -> bool:
 
 
 def test_pure_modules_import_only_pure_modules() -> None:
-    assert [name for name in MODULES if name and is_pure(name) and imports_impurity(name)] == []
+    assert [name for name in MODULES if name and is_pure(name) and imports_impure(name)] == []
 
 
-def test_every_module_that_is_said_to_talk_does() -> None:
-    named = {f"{package}.{name}" for package, names in INPUT_AND_OUTPUT.items() for name in names.split()}
-    assert named <= set(MODULES)
-    talking = {name for name in named if imports_impurity(name)}
-    assert talking == named
+def test_every_module_declared_as_impure_is_impure() -> None:
+    declared = {f"{package}.{name}" for package, names in INPUT_AND_OUTPUT.items() for name in names.split()}
+    assert declared <= set(MODULES)
+    impure = {name for name in declared if imports_impure(name)}
+    assert impure == declared
 
 
-def imports_impurity(module: str) -> bool:
-    """Return whether a module imports something impure."""
+def imports_impure(module: str) -> bool:
     names = imports_of(module, for_types=False)
     return any(name.partition(".")[0] in IMPURE or (name in MODULES and not is_pure(name)) for name in names)

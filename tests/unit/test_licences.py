@@ -1,4 +1,4 @@
-"""Licences, notices and promises: what ships names what it contains, and what is promised has its tests."""
+"""Licences and notices of shipped code, and tests of the security model's promises."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ NOTICE = re.compile(r"^## (\S+) - (\S+) \((.+)\)$", re.MULTILINE)
 
 def _locked() -> dict[str, set[str]]:
     """Return the versions of each package in the console's lock file."""
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for path, package in json.loads((CONSOLE / "package-lock.json").read_text("utf-8"))["packages"].items():
         if path:
-            found.setdefault(path.rpartition("node_modules/")[2], set()).add(package["version"])
-    return found
+            versions.setdefault(path.rpartition("node_modules/")[2], set()).add(package["version"])
+    return versions
 
 
-def test_notices_are_of_the_versions_that_the_console_is_built_from() -> None:
-    """``make console`` was run after the last change of the lock file."""
+def test_notices_have_the_locked_versions() -> None:
+    """``make console`` updates the notices."""
     locked = _locked()
     notices = NOTICE.findall(NOTICES.read_text("utf-8"))
     assert len(notices) > 50
@@ -34,25 +34,25 @@ def test_notices_are_of_the_versions_that_the_console_is_built_from() -> None:
         assert version in locked.get(name, set()), f"{name} {version}: run make console"
 
 
-def test_every_library_that_the_console_imports_has_its_notice() -> None:
+def test_every_library_of_the_console_has_a_notice() -> None:
     imported = set()
     for pattern in ("*.ts", "*.tsx", "*.css"):
         for file in (CONSOLE / "src").rglob(pattern):
             imported |= set(IMPORT.findall(file.read_text("utf-8")))
-    # Others are imported by programs that the console only shows.
+    # The console also displays example programs with other imports.
     imported &= _locked().keys()
     noticed = {name for name, _version, _licence in NOTICE.findall(NOTICES.read_text("utf-8"))}
     assert {"react", "graphiql"} <= imported
     assert imported <= noticed
 
 
-def test_licences_of_what_the_console_contains_ask_for_a_notice_alone() -> None:
+def test_licences_of_the_console_require_only_a_notice() -> None:
     licences = {licence for _name, _version, licence in NOTICE.findall(NOTICES.read_text("utf-8"))}
     assert licences <= {"MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC", "0BSD", "Apache-2.0"}
 
 
-def test_every_promise_of_the_security_model_has_a_test_that_is_there() -> None:
-    """The table of docs/security.md, How each promise is tested."""
+def test_every_promise_of_the_security_model_has_a_test() -> None:
+    """See the table in docs/security.md, How each promise is tested."""
     table = documents.chapter(documents.read("docs/security.md"), "How each promise is tested")
     rows = re.findall(r"^\| (?!Promise|---)(.*?) \| (.*?) \|$", table, re.MULTILINE)
     assert len(rows) > 20

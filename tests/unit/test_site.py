@@ -1,4 +1,4 @@
-"""The documentation's site: it is built without a warning, needs no other, and its links lead somewhere."""
+"""The documentation's site: built without warnings, self-contained and with valid links."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page as BrowserPage
 
-NEEDED = ("sphinx", "myst_parser", "furo")
+REQUIRED = ("sphinx", "myst_parser", "furo")
 LOADED_BY_TEXT = re.compile(r"""(?:\burl\(|@import|\bfrom|\bimport\(?)\s*["']?((?:https?:)?//[^\s"')]+)""")
-"""What style sheets and scripts load from elsewhere."""
+"""External URLs that style sheets and scripts load."""
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and what a link to it may name."""
+    """Links, loaded resources and anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -37,7 +37,6 @@ class Page(HTMLParser):
         self.feed(path.read_text("utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note targets, resources and anchors."""
         values = dict(attrs)
         self.anchors.update(filter(None, (values.get("id"), values.get("name"))))
         if tag == "a" and values.get("href"):
@@ -51,9 +50,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as ``make docs`` does; a warning is an error."""
-    if any(find_spec(name) is None for name in NEEDED):
-        pytest.skip("the extra docs is not installed, which builds the site")
+    """Build the site as ``make docs`` does. Warnings are errors."""
+    if any(find_spec(name) is None for name in REQUIRED):
+        pytest.skip("the extra docs is not installed")
     built = tmp_path_factory.mktemp("site")
     command = ["-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--conf-dir", "docs"]
     done = subprocess.run(
@@ -67,6 +66,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_document_is_a_page(site: Path) -> None:
     pages = {str(path.relative_to(site).with_suffix(".md")) for path in site.rglob("*.html")}
     assert set(documents.names()) <= pages
+
+
+def test_language_models_get_every_page_as_markdown(site: Path) -> None:
+    index = (site / "llms.txt").read_text("utf-8")
+    assert index.startswith("# dataapi\n\n> dataapi turns a PostgreSQL database into")
+    linked = re.findall(r"\]\(([^)#]+\.md)", index)
+    assert len(linked) > 40
+    for page in linked:
+        assert (site / page).read_text("utf-8") == documents.read(page)
 
 
 def test_links_within_the_site_resolve(site: Path) -> None:
@@ -83,35 +91,37 @@ def test_links_within_the_site_resolve(site: Path) -> None:
                 assert anchor in pages[target].anchors, f"{path}: {link.path}#{anchor}"
 
 
-def test_the_root_leads_to_the_contents(site: Path) -> None:
+def test_root_links_to_the_contents(site: Path) -> None:
     assert Page(site / "index.html").links == ["docs/index.html"]
     assert (site / "search.html").is_file()
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
-    loaded = {(path, one) for path in site.rglob("*.html") for one in Page(path).loaded}
+def test_pages_load_no_external_resources(site: Path) -> None:
+    loaded = {(path, url) for path in site.rglob("*.html") for url in Page(path).loaded}
     for kind in ("html", "css", "js", "svg"):
         for path in site.rglob(f"*.{kind}"):
-            loaded |= {(path, one) for one in LOADED_BY_TEXT.findall(path.read_text("utf-8"))}
+            loaded |= {(path, url) for url in LOADED_BY_TEXT.findall(path.read_text("utf-8"))}
     assert loaded
-    assert [(str(path), one) for path, one in sorted(loaded) if urlsplit(one).netloc] == []
+    assert [(str(path), url) for path, url in sorted(loaded) if urlsplit(url).netloc] == []
 
 
 @pytest.fixture(scope="module")
 def page(site: Path) -> Iterator[tuple[BrowserPage, list[str]]]:
-    asked: list[str] = []
+    external_requests: list[str] = []
     with chromium() as browser:
         page = browser.new_page()
         own = f"{site.as_uri()}/"
         page.on(
             "request",
-            lambda request: None if request.url.startswith((own, "data:")) else asked.append(request.url),
+            lambda request: (
+                None if request.url.startswith((own, "data:")) else external_requests.append(request.url)
+            ),
         )
-        yield page, asked
+        yield page, external_requests
 
 
-def test_no_page_asks_another_site(site: Path, page: tuple[BrowserPage, list[str]]) -> None:
-    tab, asked = page
+def test_browser_requests_no_other_site(site: Path, page: tuple[BrowserPage, list[str]]) -> None:
+    tab, external_requests = page
     contents = (site / "docs" / "index.html").as_uri()
     tab.goto((site / "index.html").as_uri())
     tab.wait_for_url(contents)
@@ -121,12 +131,12 @@ def test_no_page_asks_another_site(site: Path, page: tuple[BrowserPage, list[str
     tab.goto(contents)
     tab.goto(f"{(site / 'search.html').as_uri()}?q=policy")
     tab.locator("#search-results li").first.wait_for()
-    assert asked == []
+    assert external_requests == []
 
 
 @pytest.mark.parametrize("name", ["index", "architecture"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_architecture_is_pictured(
+def test_architecture_picture_is_shown(
     name: str, scheme: Literal["light", "dark"], site: Path, page: tuple[BrowserPage, list[str]]
 ) -> None:
     tab, _ = page
@@ -152,15 +162,15 @@ SEARCHES = {
     "timeouts": "docs/database",
     "multi-tenant": "docs/guides/recipes",
 }
-"""What people type, and the page that answers them."""
+"""Search terms and the page that each should find."""
 
 
 @pytest.mark.parametrize("term", SEARCHES)
-def test_a_search_finds_the_page(term: str, site: Path, page: tuple[BrowserPage, list[str]]) -> None:
+def test_search_finds_the_page(term: str, site: Path, page: tuple[BrowserPage, list[str]]) -> None:
     tab, _ = page
     tab.goto(f"{(site / 'search.html').as_uri()}?{urlencode({'q': term})}")
-    # It says so once all results are listed.
+    # The summary appears once all results are listed.
     tab.locator("#search-results p.search-summary", has_text="found").wait_for()
     links = tab.locator("#search-results ul.search > li > a")
-    found = [str(link.get_attribute("href")).partition(".html")[0] for link in links.all()[:3]]
-    assert SEARCHES[term] in found
+    pages = [str(link.get_attribute("href")).partition(".html")[0] for link in links.all()[:3]]
+    assert SEARCHES[term] in pages

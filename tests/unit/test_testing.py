@@ -1,4 +1,4 @@
-"""``dataapi.testing``: what authors of plugins and receivers test with keeps to what the daemon does."""
+"""``dataapi.testing``: helpers for authors of plugins and receivers match the daemon."""
 
 from __future__ import annotations
 
@@ -42,22 +42,21 @@ NEWER = EventType(
 
 @implementer(IEventCatalogue)
 class Shop:
-    """A catalogue of the types that it is made with."""
+    """A catalogue of given event types."""
 
     def __init__(self, *types: EventType) -> None:
         self._types = types
 
     def event_types(self) -> tuple[EventType, ...]:
-        """Return them."""
         return self._types
 
 
-def test_a_catalogue_is_checked_together_with_the_shipped_types() -> None:
-    checked = check_catalogues(Shop(OLDER, NEWER))
-    assert {OLDER.type, NEWER.type, PAUSED} <= set(checked.types)
+def test_catalogue_is_checked_together_with_the_shipped_types() -> None:
+    catalogue = check_catalogues(Shop(OLDER, NEWER))
+    assert {OLDER.type, NEWER.type, PAUSED} <= set(catalogue.types)
 
 
-def test_an_object_without_the_interface_is_refused() -> None:
+def test_object_without_the_interface_is_rejected() -> None:
     with pytest.raises(Invalid):
         check_catalogues(object())  # type: ignore[arg-type]
 
@@ -79,12 +78,12 @@ def test_an_object_without_the_interface_is_refused() -> None:
     ],
     ids=["no older type", "example", "type of another", "rendering fails", "rendered payload is invalid"],
 )
-def test_a_wrong_catalogue_is_refused(types: tuple[EventType, ...], message: str) -> None:
+def test_invalid_catalogue_is_rejected(types: tuple[EventType, ...], message: str) -> None:
     with pytest.raises(BadEventType, match=message):
         check_catalogues(Shop(*types))
 
 
-def test_a_sample_delivery_is_what_receivers_verify() -> None:
+def test_sample_delivery_can_be_verified() -> None:
     delivery = sample_delivery(check_catalogues(), PAUSED, SECRET)
     event: Any = Webhook(SECRET).verify(delivery.body, dict(delivery.headers))
     assert (event["id"], event["type"]) == (delivery.headers["webhook-id"], PAUSED)
@@ -94,20 +93,20 @@ def test_a_sample_delivery_is_what_receivers_verify() -> None:
     assert not is_signed("another secret", delivery.headers, delivery.body)
 
 
-def test_a_sample_delivery_may_be_signed_at_another_time() -> None:
-    then = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    delivery = sample_delivery(check_catalogues(), PAUSED, SECRET, signed_at=then)
-    assert delivery.headers["webhook-timestamp"] == str(int(then.timestamp()))
+def test_sample_delivery_may_be_signed_at_another_time() -> None:
+    time = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    delivery = sample_delivery(check_catalogues(), PAUSED, SECRET, signed_at=time)
+    assert delivery.headers["webhook-timestamp"] == str(int(time.timestamp()))
     assert json.loads(delivery.body)["timestamp"] == "2026-01-31T12:00:00.000Z"
 
 
-async def test_the_publisher_validates_and_records() -> None:
+async def test_publisher_validates_and_records_events() -> None:
     publisher = RecordingPublisher(check_catalogues(Shop(OLDER)))
     verifyObject(IEventPublisher, publisher)
     first = await publisher.publish("v1.shop.sold", "acme", REF, {"cents": 2}, "sale 1")
-    again = await publisher.publish("v1.shop.sold", "acme", REF, {"cents": 3}, "sale 1")
+    repeated = await publisher.publish("v1.shop.sold", "acme", REF, {"cents": 3}, "sale 1")
     other = await publisher.publish("v1.shop.sold", "globex", REF, {"cents": 3}, "sale 1")
-    assert first == again != other
+    assert first == repeated != other
     assert [(event.scope.organization, event.payload["cents"]) for event in publisher.events] == [
         ("acme", 2),
         ("globex", 3),
@@ -130,7 +129,7 @@ def documented(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return names
 
 
-def test_the_documented_tests_pass(documented: dict[str, Any]) -> None:
+def test_documented_tests_pass(documented: dict[str, Any]) -> None:
     tests = [value for name, value in documented.items() if name.startswith("test_")]
     assert len(tests) == 2
     for test in tests:

@@ -1,4 +1,4 @@
-"""What the tests themselves keep to, so that they pass on every machine."""
+"""Rules that all tests follow so that they pass on every machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 
 
-def test_extensions_are_only_created_where_the_server_has_them() -> None:
-    """A module that creates one asks the server for it: ``Server.require`` skips, ``Server.has`` adapts."""
+def test_modules_check_for_extensions_before_creating_them() -> None:
+    """``Server.require`` skips a test; ``Server.has`` lets it adapt."""
     for file in TESTS.rglob("*.py"):
         text = file.read_text("utf-8")
         for name in set(re.findall(r"create extension (\w+)", text)):
@@ -25,15 +25,15 @@ def test_extensions_are_only_created_where_the_server_has_them() -> None:
 
 
 def test_no_assertion_is_about_elapsed_time() -> None:
-    """A loaded machine is slow: what takes long is measured by ``support.effort`` or counted."""
+    """A busy machine is slow. Use ``support.effort`` or count instead."""
     measured = re.compile(r"assert \w+\.(monotonic|perf_counter|time|process_time|seconds)\(\) - \w+ <.*")
     for file in TESTS.rglob("test_*.py"):
-        found = measured.search(file.read_text("utf-8"))
-        assert found is None, f"{file}: {found and found[0]}"
+        match = measured.search(file.read_text("utf-8"))
+        assert match is None, f"{file}: {match and match[0]}"
 
 
-def test_documents_with_commands_or_programs_are_read_by_a_test_that_runs_them() -> None:
-    """Commands of shells, and programs of clients; a new page is added to those of ``tests/run``."""
+def test_documents_with_programs_are_run_by_a_test() -> None:
+    """New pages are added to the lists in ``tests/run``."""
     folders = [TESTS / name for name in ("run", "pg", "fresh")]
     tests = "".join(file.read_text("utf-8") for folder in folders for file in folder.rglob("*.py"))
     for name in documents.names():
@@ -41,14 +41,14 @@ def test_documents_with_commands_or_programs_are_read_by_a_test_that_runs_them()
         assert f'"{name}"' in tests or not languages & {"sh", "js", "python"}, name
 
 
-def test_why_tests_were_skipped_is_printed_with_how_many(tmp_path: Path) -> None:
+def test_reasons_of_skipped_tests_are_counted(tmp_path: Path) -> None:
     (tmp_path / "test_moon.py").write_text(
         "import pytest\n\n@pytest.fixture\ndef moon():\n    pytest.skip('needs a moon')\n\n"
         "def test_one(moon):\n    pass\n\n\ndef test_other(moon):\n    pass\n"
     )
-    ours = ("-c", str(ROOT / "setup.cfg"), "-p", "no:cacheprovider", "-p", "conftest")
+    options = ("-c", str(ROOT / "setup.cfg"), "-p", "no:cacheprovider", "-p", "conftest")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *ours, str(tmp_path)],
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(TESTS)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "\n    2  needs a moon\n" in done.stdout, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What the tests find in SQL that leaves PostgreSQL to look in the search path."""
+"""Detection of SQL names that depend on the search path."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from support.unqualified import unqualified
         "begin if a <> '' then perform f(); end if; end",
     ],
 )
-def test_names_without_a_schema_are_found(sql: str) -> None:
-    """Operators and functions, and words behind which PostgreSQL looks for an operator."""
+def test_unqualified_names_are_detected(sql: str) -> None:
+    """Some keywords imply an operator that PostgreSQL looks up in the search path."""
     assert unqualified(sql)
 
 
@@ -50,5 +50,5 @@ def test_names_without_a_schema_are_found(sql: str) -> None:
         "select pg_catalog.set_config('search_path','pg_catalog',true);select count(*) where a = b",
     ],
 )
-def test_other_sql_is_let_through(sql: str) -> None:
+def test_other_sql_is_accepted(sql: str) -> None:
     assert unqualified(sql) == []

@@ -1,4 +1,4 @@
-"""A state machine test of connections: whatever clients send, connections end and release their resources."""
+"""State machine test of connections: they always end and release their resources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED = 64
 HEADER_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 20.0
 TIMEOUT = 60.0
-"""Seconds for which a connection may be idle, or a client may not read."""
+"""Timeout of idle connections, and of clients that do not read, in seconds."""
 
 GET = raw("GET", "/rest/v1/note")
 WAITING = raw("GET", "/rest/v1/note?wait")

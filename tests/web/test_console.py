@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import jwt
 import pytest
 from dataapi.http.messages import Request
+from dataapi.settings import Tour
 from dataapi.web.console.access import is_local
-from support.memory_http import PROJECT, Web, empty_list, typename
+from support.memory_http import PROJECT, SECRET, Connection, Web, empty_list, raw, typename
 from twisted.internet.defer import Deferred
 
 if TYPE_CHECKING:
@@ -95,6 +97,33 @@ def test_remote_clients_get_no_keys() -> None:
     assert described["publishableKey"] is None
     for secret in (PROJECT.jwt_secret, *PROJECT.secret_keys):
         assert str(secret) not in str(described)
+
+
+@pytest.mark.parametrize(
+    ("host", "header", "local"),
+    [
+        ("localhost", ("Accept", "*/*"), True),
+        ("api.example.org", ("Accept", "*/*"), False),
+        ("localhost", ("webhook-id", "msg_1"), False),
+    ],
+)
+def test_tokens_of_the_tour_are_only_for_local_users(host: str, header: tuple[str, str], local: bool) -> None:
+    """A delivery (``webhook-id``) comes from the daemon itself, not from a user."""
+    project = replace(PROJECT, console="yes", tour=Tour("1", "dapat_token"))
+    connection = Connection(Web(typename, empty_list, project))
+    request = raw("GET", "/console/data/settings", headers=[header])
+    connection.send(request.replace(b"api.example.org", host.encode()))
+    described = connection.take().json()
+    assert ("tour" in described) == local
+    if local:
+        assert described["tour"]["webhooks"] == "dapat_token"
+        claims = jwt.decode(described["tour"]["user"], SECRET, ["HS256"])
+        assert (claims["sub"], claims["role"]) == ("1", "authenticated")
+        assert claims["exp"] - claims["iat"] == 24 * 3600
+
+
+def test_settings_have_no_tour_outside_of_the_demo() -> None:
+    assert "tour" not in _get("/console/data/settings").json()
 
 
 @pytest.mark.parametrize(

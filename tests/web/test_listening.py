@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from dataapi.http.messages import Reply, Request
 from dataapi.service.sockets import Acceptor, ConnectionShare, StartFailed, accept, bind, make_counts
+from dataapi.testing import free_port
 from dataapi.web.app import make_site
 from support.certificates import make_certificate
 from support.daemon import PATIENCE
 from support.memory_http import Web, raw
-from support.ports import free_port
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.task import Clock, deferLater

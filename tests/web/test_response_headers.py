@@ -126,6 +126,8 @@ def test_preflight_of_other_origin_allows_nothing() -> None:
         "traceparent",
         "tracestate",
         "baggage",
+        "if-match",
+        "if-none-match",
     ],
 )
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
@@ -156,6 +158,11 @@ def test_preflight_allows_headers_that_clients_send(path: str, name: str) -> Non
 def test_headers_exposed_by_postgrest_are_exposed(name: str, key: str | None) -> None:
     response = Web().request("GET", "/rest/v1/blog", headers=[("Origin", APP)], key=key)
     assert name in response.headers["access-control-expose-headers"].split(", ")
+
+
+def test_entity_tag_is_exposed() -> None:
+    response = rest(Web(), ("Origin", APP))
+    assert "ETag" in response.headers["access-control-expose-headers"].split(", ")
 
 
 # ---------------------------------------------------------------- errors

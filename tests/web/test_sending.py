@@ -26,7 +26,7 @@ LARGE = random.Random(1).randbytes(6_000_000)
 HUGE = LARGE * 5
 """More data than the system buffers for a connection."""
 TIMEOUT = 1.5
-"""Seconds for which a connection may be idle."""
+"""Timeout of idle connections, in seconds."""
 
 
 class Reader(Protocol):

@@ -45,7 +45,7 @@ async def test_one_reserved_address_rejects_the_name(world: World, answer: Seque
     assert receiver.connections == []
 
 
-async def test_a_name_without_addresses_fails_with_dns(world: World) -> None:
+async def test_name_without_addresses_fails_with_dns(world: World) -> None:
     assert (await world.sender(Names([])).send(attempt(80))).error is AttemptError.DNS
 
 

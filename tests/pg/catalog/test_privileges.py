@@ -1,4 +1,4 @@
-"""Privileges as the catalog decides them, against PostgreSQL's own answers."""
+"""Privileges computed from the catalog match PostgreSQL's own functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ create table api.user_of (color api.color, colors api.color[]);
 
 @pytest.fixture
 def granted(server: Server) -> Iterator[Database]:
-    """Yield a database with objects and a web of roles."""
+    """Yield a database with objects and nested roles."""
     database = server.create_database(OBJECTS)
     database.execute(SETUP)
     yield database
@@ -56,14 +56,14 @@ def granted(server: Server) -> Iterator[Database]:
 
 
 def random_grants(choose: random.Random) -> str:
-    """Make up grants, revocations and owners."""
+    """Return random grants, revocations and changes of owners."""
     grantees = ("public", *ROLES[:4])
     statements = []
     for _ in range(choose.randint(5, 25)):
         table = f"api.{choose.choice(TABLES)}"
         verb, preposition = choose.choice((("grant", "to"), ("grant", "to"), ("revoke", "from")))
         role = choose.choice(grantees)
-        what = choose.choice(
+        privilege = choose.choice(
             (
                 f"{choose.choice((*TABLE_PRIVILEGES, 'ALL'))} on {table}",
                 f"{choose.choice(COLUMN_PRIVILEGES)} ({choose.choice(COLUMNS)}) on {table}",
@@ -72,7 +72,7 @@ def random_grants(choose: random.Random) -> str:
                 "usage on type api.color",
             )
         )
-        statements.append(f"{verb} {what} {preposition} {role}")
+        statements.append(f"{verb} {privilege} {preposition} {role}")
         if choose.random() < 0.1:
             statements.append(f"alter table {table} owner to {choose.choice(ROLES[:4])}")
         if choose.random() < 0.1:
@@ -80,11 +80,11 @@ def random_grants(choose: random.Random) -> str:
     return ";".join(statements)
 
 
-def postgres_answers(database: Database) -> dict[tuple[str, ...], bool]:
-    """Ask PostgreSQL everything, in one query."""
+def postgres_privileges(database: Database) -> dict[tuple[str, ...], bool]:
+    """Ask PostgreSQL for all privileges in one query."""
     return {
-        tuple(key): answer
-        for key, answer in database.execute(
+        tuple(key): allowed
+        for key, allowed in database.execute(
             """
             select array['schema', r, 'USAGE'], has_schema_privilege(r, 'api', 'USAGE')
             from unnest(%(roles)s) r
@@ -117,45 +117,45 @@ def postgres_answers(database: Database) -> dict[tuple[str, ...], bool]:
     }
 
 
-def our_answers(database: Database) -> dict[tuple[str, ...], bool]:
-    """Answer the same from the catalog."""
+def our_privileges(database: Database) -> dict[tuple[str, ...], bool]:
+    """Compute the same privileges from the catalog."""
     catalog = load_catalog(database.uri, "api")
     color = {column.name: column.type for column in table_named(catalog, "user_of", "api").columns}
-    answers: dict[tuple[str, ...], bool] = {}
+    privileges: dict[tuple[str, ...], bool] = {}
     for role in ROLES:
         view = Privileges(catalog, role)
-        answers["schema", role, "USAGE"] = view.can_use_schema("api")
+        privileges["schema", role, "USAGE"] = view.can_use_schema("api")
         for name in TABLES:
             table = table_named(catalog, name, "api")
             for privilege in TABLE_PRIVILEGES:
-                answers["table", role, name, privilege] = view.can(table, privilege)
-                answers["whole", role, name, privilege] = view.has_table_privilege(table, privilege)
+                privileges["table", role, name, privilege] = view.can(table, privilege)
+                privileges["whole", role, name, privilege] = view.has_table_privilege(table, privilege)
             for privilege in COLUMN_PRIVILEGES:
                 for column in COLUMNS:
-                    answers["column", role, name, privilege, column] = column in view.columns(
+                    privileges["column", role, name, privilege, column] = column in view.columns(
                         table, privilege
                     )
         for function in catalog.functions:
-            answers["function", role, function.name] = view.can_execute(function)
-        answers["type", role, "api.color"] = view.can_use_type(color["color"])
-        answers["type", role, "api.color[]"] = view.can_use_type(color["colors"])
-    return answers
+            privileges["function", role, function.name] = view.can_execute(function)
+        privileges["type", role, "api.color"] = view.can_use_type(color["color"])
+        privileges["type", role, "api.color[]"] = view.can_use_type(color["colors"])
+    return privileges
 
 
-def test_the_catalog_decides_as_postgresql_does(granted: Database) -> None:
-    """Over random grants: owners, PUBLIC, memberships, NOINHERIT, read-all, write-all and superusers."""
+def test_privileges_match_postgresqls_for_random_grants(granted: Database) -> None:
+    """Covers owners, PUBLIC, memberships, NOINHERIT, read-all, write-all and superusers."""
     for seed in range(12):
         statements = random_grants(random.Random(seed))
         granted.execute(statements)
-        assert our_answers(granted) == postgres_answers(granted), f"seed {seed}: {statements}"
+        assert our_privileges(granted) == postgres_privileges(granted), f"seed {seed}: {statements}"
 
 
-def test_a_role_that_may_not_be_assumed_has_no_view(granted: Database) -> None:
+def test_role_that_may_not_be_assumed_is_unknown(granted: Database) -> None:
     catalog = load_catalog(granted.uri, "api")
     with pytest.raises(LookupError, match="priv_nobody"):
         Privileges(catalog, "priv_nobody")
 
 
-def test_a_schema_that_is_not_exposed_can_not_be_used(granted: Database) -> None:
+def test_schema_that_is_not_exposed_cannot_be_used(granted: Database) -> None:
     catalog = load_catalog(granted.uri, "api")
     assert not Privileges(catalog, "priv_super").can_use_schema("public")

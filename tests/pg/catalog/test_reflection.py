@@ -1,4 +1,4 @@
-"""The reflection query on a real PostgreSQL: every kind of object, read as the login role."""
+"""The reflection query on a real PostgreSQL, for every kind of object."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ FUNCTION_NAMES = {"defaults", "tabular", "outs", "things", "label", "many", "poi
 
 @pytest.fixture(scope="module")
 def catalog(server: Server) -> Iterator[Catalog]:
-    """Reflect a schema that has some of everything."""
+    """Reflect a schema with every kind of object."""
     database = server.create_database(SCHEMA)
     yield load_catalog(database.uri, "api", "public")
     server.drop_database(database)
@@ -132,14 +132,12 @@ def functions(server: Server) -> Iterator[Catalog]:
 
 
 def type_of(catalog: Catalog, table: Table, column: str) -> Type:
-    """Return a column's type."""
     return catalog.types[column_named(table, column).type]
 
 
 def function_named(catalog: Catalog, name: str) -> Function:
-    """Return the one function of that name."""
-    (found,) = [function for function in catalog.functions if function.name == name]
-    return found
+    (function,) = [function for function in catalog.functions if function.name == name]
+    return function
 
 
 def keys(catalog: Catalog, table: str) -> dict[str, tuple[tuple[str, ...], str, tuple[str, ...], bool]]:
@@ -152,9 +150,9 @@ def keys(catalog: Catalog, table: str) -> dict[str, tuple[tuple[str, ...], str, 
     }
 
 
-def test_every_kind_of_relation_of_the_exposed_schemas_is_there(catalog: Catalog) -> None:
-    found = {(table.schema, table.name): table.kind for table in catalog.tables.values()}
-    assert found == {
+def test_all_relations_of_exposed_schemas_are_reflected(catalog: Catalog) -> None:
+    kinds = {(table.schema, table.name): table.kind for table in catalog.tables.values()}
+    assert kinds == {
         ("api", "account"): TableKind.ORDINARY,
         ("api", "membership"): TableKind.ORDINARY,
         ("api", "locker"): TableKind.ORDINARY,
@@ -169,15 +167,15 @@ def test_every_kind_of_relation_of_the_exposed_schemas_is_there(catalog: Catalog
     }
 
 
-def test_schemas_come_in_the_order_of_the_search_path(catalog: Catalog) -> None:
+def test_schemas_are_in_the_order_of_the_search_path(catalog: Catalog) -> None:
     assert catalog.search_path == ("api", "public")
     assert catalog.schemas["api"].comment == "The API"
     assert {problem.place for problem in catalog.problems} == {
         "foreign key membership_member_id_fkey of table api.membership"
-    }, "one of two keys to a table"
+    }, "one of two foreign keys to the same table"
 
 
-def test_columns_are_in_order_with_what_an_api_needs_of_them(catalog: Catalog) -> None:
+def test_columns_are_in_order_with_their_attributes(catalog: Catalog) -> None:
     account = table_named(catalog, "account", "api")
     names = [column.name for column in account.columns]
     assert names == [
@@ -208,8 +206,8 @@ def test_columns_are_in_order_with_what_an_api_needs_of_them(catalog: Catalog) -
     assert not table_named(catalog, "membership", "api").row_security
 
 
-def test_a_domain_is_followed_to_its_base(catalog: Catalog) -> None:
-    """Its base type, the length that a domain below sets, and the NOT NULL of the one above."""
+def test_domain_is_resolved_to_its_base_type(catalog: Catalog) -> None:
+    """The inner domain sets the length, the outer domain NOT NULL."""
     account = table_named(catalog, "account", "api")
     code = column_named(account, "code")
     type_ = catalog.types[code.type]
@@ -221,7 +219,7 @@ def test_a_domain_is_followed_to_its_base(catalog: Catalog) -> None:
     assert code.default == "'a,b'::character varying"
 
 
-def test_types_in_use_are_described(catalog: Catalog) -> None:
+def test_types_in_use_are_reflected(catalog: Catalog) -> None:
     account = table_named(catalog, "account", "api")
     mood = type_of(catalog, account, "mood")
     assert (mood.kind, mood.labels, mood.comment) == (
@@ -241,7 +239,7 @@ def test_types_in_use_are_described(catalog: Catalog) -> None:
     ]
 
 
-def test_keys_are_constraints_and_whole_unique_indexes(catalog: Catalog) -> None:
+def test_unique_keys_include_constraints_and_complete_indexes(catalog: Catalog) -> None:
     account = table_named(catalog, "account", "api")
     assert account.primary_key == ("id",)
     assert account.unique_keys == (
@@ -256,8 +254,8 @@ def test_keys_are_constraints_and_whole_unique_indexes(catalog: Catalog) -> None
     )
 
 
-def test_tables_know_whether_they_are_large_and_whether_their_keys_hold(server: Server) -> None:
-    """Large is what PostgreSQL finds rows of by an index; a key does not hold for the rows of heirs."""
+def test_large_tables_and_unique_columns_are_detected(server: Server) -> None:
+    """PostgreSQL does not enforce a parent's key for rows of inheriting tables."""
     database = server.create_database(
         """create table few (id int primary key); insert into few select generate_series(1, 50);
         create table many (id int primary key); insert into many select generate_series(1, 5000); analyze;
@@ -266,8 +264,8 @@ def test_tables_know_whether_they_are_large_and_whether_their_keys_hold(server: 
         create table heir () inherits (few);"""
     )
     catalog = load_catalog(database.uri)
-    found = {table.name: (table.large, table.is_unique(["id"])) for table in catalog.tables.values()}
-    assert found == {
+    facts = {table.name: (table.large, table.is_unique(["id"])) for table in catalog.tables.values()}
+    assert facts == {
         "few": (False, False),
         "heir": (False, False),
         "many": (True, True),
@@ -276,7 +274,7 @@ def test_tables_know_whether_they_are_large_and_whether_their_keys_hold(server: 
     }
 
 
-def test_foreign_keys_know_their_columns_and_whether_they_are_one_to_one(catalog: Catalog) -> None:
+def test_foreign_keys_have_columns_and_uniqueness(catalog: Catalog) -> None:
     assert keys(catalog, "membership") == {
         "membership_member_id_fkey": (("member_id",), "account", ("id",), False),
         "membership_sponsor_id_fkey": (("sponsor_id",), "account", ("id",), False),
@@ -315,7 +313,7 @@ def test_partitions_do_not_repeat_their_parents_foreign_keys(catalog: Catalog) -
         ("totals", (False, False, False), None),
     ],
 )
-def test_what_can_be_written_is_known(
+def test_writable_relations_and_columns_are_detected(
     catalog: Catalog, name: str, writable: tuple[bool, bool, bool], columns: frozenset[str] | None
 ) -> None:
     table = table_named(catalog, name, "api")
@@ -323,7 +321,7 @@ def test_what_can_be_written_is_known(
     assert table.updatable_columns == columns
 
 
-def test_foreign_tables_are_tables(server: Server, database: Database) -> None:
+def test_foreign_tables_are_reflected(server: Server, database: Database) -> None:
     server.require("postgres_fdw")
     database.execute(
         """
@@ -341,24 +339,23 @@ def test_foreign_tables_are_tables(server: Server, database: Database) -> None:
     assert (remote.insertable, readonly.insertable) == (True, False)
 
 
-def test_functions_that_an_api_can_call_are_there(functions: Catalog) -> None:
+def test_callable_functions_are_reflected(functions: Catalog) -> None:
     assert {function.name for function in functions.functions} == FUNCTION_NAMES
     assert sum(function.name == "over" for function in functions.functions) == 2
 
 
-def test_argument_defaults_stay_whole(functions: Catalog) -> None:
-    found = function_named(functions, "defaults")
-    assert [(argument.name, argument.default) for argument in found.arguments] == [
+def test_argument_defaults_may_contain_commas(functions: Catalog) -> None:
+    defaults = function_named(functions, "defaults")
+    assert [(argument.name, argument.default) for argument in defaults.arguments] == [
         ("a", None),
         ("b", "'x, y'::text"),
         ("c", "ARRAY[1, 2]"),
         ("d", "NULL::text"),
     ]
-    assert found.volatility is Volatility.STABLE
+    assert defaults.volatility is Volatility.STABLE
 
 
-def test_results_of_functions_are_described(functions: Catalog) -> None:
-    """Scalars, sets, tables, OUT arguments, composites and nothing."""
+def test_results_of_functions_are_reflected(functions: Catalog) -> None:
     tabular = function_named(functions, "tabular")
     assert tabular.returns_set
     assert tabular.rows == 7
@@ -380,14 +377,14 @@ def test_results_of_functions_are_described(functions: Catalog) -> None:
     assert function_named(functions, "point").comment == "A point"
 
 
-def test_variadic_arguments_and_settings_of_functions_are_known(functions: Catalog) -> None:
+def test_variadic_arguments_and_settings_are_reflected(functions: Catalog) -> None:
     (parts,) = function_named(functions, "many").arguments
     assert parts.variadic
     assert parts.name == "parts"
     assert function_named(functions, "careful").settings == (("statement_timeout", "5s"), ("work_mem", "1MB"))
 
 
-def test_roles_are_those_that_the_login_role_may_assume(database: Database) -> None:
+def test_only_roles_that_the_login_role_may_assume_are_reflected(database: Database) -> None:
     database.execute(
         """
         create role reflect_group nologin;
@@ -409,7 +406,7 @@ def test_roles_are_those_that_the_login_role_may_assume(database: Database) -> N
         assert oids["reflect_group"] not in loner.grantees
         assert "reflect_stranger" not in catalog.roles
         assert {"anon", "authenticated", "service_role", "authenticator"} <= catalog.roles.keys()
-        # log_statement takes a superuser: it would fail every request.
+        # Only a superuser may set log_statement, so it would fail every request.
         assert dict(member.settings) == {"statement_timeout": "9s", "app.name": "a=b"}
         assert not member.superuser
     finally:
@@ -421,7 +418,7 @@ def test_roles_are_those_that_the_login_role_may_assume(database: Database) -> N
         )
 
 
-def test_a_missing_schema_is_a_problem_and_the_others_are_served(database: Database) -> None:
+def test_missing_schema_is_a_problem_but_other_schemas_are_reflected(database: Database) -> None:
     database.execute("create table public.t (id integer primary key)")
     catalog = load_catalog(database.uri, "nope", "public")
     assert catalog.search_path == ("public",)
@@ -429,13 +426,13 @@ def test_a_missing_schema_is_a_problem_and_the_others_are_served(database: Datab
     assert [table.name for table in catalog.tables.values()] == ["t"]
 
 
-def test_an_empty_database_is_a_catalog(database: Database) -> None:
+def test_empty_database_has_an_empty_catalog(database: Database) -> None:
     catalog = load_catalog(database.uri)
     assert (catalog.tables, catalog.foreign_keys, catalog.functions) == ({}, (), ())
 
 
-def test_a_whole_catalog_schema_can_be_reflected(database: Database) -> None:
-    """PostgreSQL's own: tables and functions of every odd kind, none of which breaks anything."""
+def test_pg_catalog_can_be_reflected(database: Database) -> None:
+    """It has tables and functions of every unusual kind."""
     catalog = load_catalog(database.uri, "pg_catalog", "information_schema")
     assert table_named(catalog, "pg_class", "pg_catalog").unique_keys
     assert len(catalog.functions) > 1000

@@ -1,4 +1,4 @@
-"""The catalog follows the database: notifications, event triggers, restarts."""
+"""The catalog is reloaded after notifications, event triggers and restarts."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text
 
 @pytest.fixture
 def watch(make_pool: Callable[..., Pool], reactor: Any, database: Database) -> Iterator[Watch]:
-    """Give a function that starts a watcher of this test's database; all are stopped at the end."""
+    """Return a function that starts a watcher of this test's database, and stop all at the end."""
     watchers: list[CatalogWatcher] = []
 
     async def start(
-        uri: str = database.uri, *, schemas: tuple[str, ...] = ("public",), **named: Any
+        uri: str = database.uri, *, schemas: tuple[str, ...] = ("public",), **options: Any
     ) -> CatalogWatcher:
         pool = make_pool(uri=uri, size=2)
         await pool.start()
-        created = CatalogWatcher(reactor, pool.fetch, schemas, partial(Listener, reactor, uri), **named)
+        created = CatalogWatcher(reactor, pool.fetch, schemas, partial(Listener, reactor, uri), **options)
         watchers.append(created)
         await created.start()
         return created
 
     yield start
-    for one in watchers:
-        pytest_twisted.blockon(running(one.stop()))
+    for each in watchers:
+        pytest_twisted.blockon(running(each.stop()))
 
 
 def names(watcher: CatalogWatcher) -> set[str]:
-    """Return the names of the tables that the watcher knows."""
+    """Return the names of the tables in the watcher's catalog."""
     assert watcher.current is not None
     return {table.name for table in watcher.current.tables.values()}
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 @pytest.mark.parametrize("notify", ["notify pgrst, 'reload schema'", "notify pgrst", "notify dataapi"])
-async def test_a_notification_brings_a_new_catalog(
+async def test_notification_reloads_the_catalog(
     watch: Watch, database: Database, reactor: Any, notify: str
 ) -> None:
     watcher = await watch()
@@ -68,17 +68,17 @@ async def test_a_notification_brings_a_new_catalog(
     assert old.tables == {}
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
-async def test_new_settings_of_roles_hold_from_a_notification_on(
+@pytest.mark.direct("a pooler forwards no notifications")
+async def test_notification_reloads_the_settings_of_roles(
     watch: Watch, make_pool: Callable[..., Pool], database: Database, reactor: Any
 ) -> None:
     pool = make_pool(size=1)
     await pool.start()
     watcher = await watch(renew=pool.renew)
     await pool.fetch("select 1")
-    where = f"in database {database.name} set"
-    database.execute(f"alter role anon {where} work_mem = '5MB'")
-    database.execute(f"alter role authenticator {where} app.region = 'north'")
+    scope = f"in database {database.name} set"
+    database.execute(f"alter role anon {scope} work_mem = '5MB'")
+    database.execute(f"alter role authenticator {scope} app.region = 'north'")
     database.execute("notify pgrst, 'reload config'")
 
     def settings() -> dict[str, str]:
@@ -91,22 +91,20 @@ async def test_new_settings_of_roles_hold_from_a_notification_on(
     database.execute(f"alter role authenticator in database {database.name} reset all")
 
 
-def knows(watcher: CatalogWatcher, table: str) -> bool:
-    """Tell whether the watcher knows a table."""
+def has_table(watcher: CatalogWatcher, table: str) -> bool:
+    """Return whether the watcher's catalog has a table."""
     return table in names(watcher)
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
-async def test_another_channel_than_postgrests_may_be_listened_to(
-    watch: Watch, database: Database, reactor: Any
-) -> None:
+@pytest.mark.direct("a pooler forwards no notifications")
+async def test_channel_can_be_configured(watch: Watch, database: Database, reactor: Any) -> None:
     watcher = await watch(channel="Our_Own")
     for number, notify in enumerate(('notify "Our_Own"', "notify dataapi"), 2):
         database.execute(f"create table t{number} (id int); {notify}, 'reload schema'")
-        await until(reactor, partial(knows, watcher, f"t{number}"))
+        await until(reactor, partial(has_table, watcher, f"t{number}"))
 
 
-async def test_reload_returns_what_the_database_holds_now(watch: Watch, database: Database) -> None:
+async def test_reload_returns_the_current_catalog(watch: Watch, database: Database) -> None:
     watcher = await watch()
     first = running(watcher.reload())
     database.execute("create table public.t (id integer primary key)")
@@ -116,8 +114,8 @@ async def test_reload_returns_what_the_database_holds_now(watch: Watch, database
     assert len({catalog.generation for catalog in later}) == 1
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
-async def test_after_ddl_the_catalog_is_new_by_itself_where_event_triggers_are_installed(
+@pytest.mark.direct("a pooler forwards no notifications")
+async def test_ddl_reloads_the_catalog_if_event_triggers_are_installed(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
     database.execute(EVENT_TRIGGER)
@@ -138,7 +136,7 @@ def _current(watcher: CatalogWatcher) -> Any:
     return watcher.current
 
 
-def test_the_event_triggers_are_installed_once(database: Database) -> None:
+def test_event_triggers_can_be_installed_again(database: Database) -> None:
     database.execute(EVENT_TRIGGER)
     before = database.execute("select oid, evtname from pg_event_trigger order by 2")
     assert [name for _, name in before] == ["dataapi_ddl", "dataapi_drop"]
@@ -146,11 +144,10 @@ def test_the_event_triggers_are_installed_once(database: Database) -> None:
     assert database.execute("select oid, evtname from pg_event_trigger order by 2") == before
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
-async def test_passing_objects_and_refreshed_views_reload_nothing(
+@pytest.mark.direct("a pooler forwards no notifications")
+async def test_temporary_objects_and_refreshed_views_cause_no_reload(
     watch: Watch, database: Database, reactor: Any
 ) -> None:
-    """They change nothing of what the API shows; what follows them does."""
     database.execute("create materialized view public.m as select 1 as x")
     database.execute(EVENT_TRIGGER)
     watcher = await watch()
@@ -162,7 +159,7 @@ async def test_passing_objects_and_refreshed_views_reload_nothing(
 
 
 @pytest.mark.parametrize("login", ["authenticator", "postgres"])
-async def test_the_database_stays_as_it_is(watch: Watch, database: Database, login: str) -> None:
+async def test_watcher_creates_nothing_in_the_database(watch: Watch, database: Database, login: str) -> None:
     watcher = await watch(database.admin_uri if login == "postgres" else database.uri)
     assert watcher.current is not None
     assert database.execute("select evtname from pg_event_trigger") == []
@@ -183,25 +180,26 @@ async def test_the_database_stays_as_it_is(watch: Watch, database: Database, log
         ("select", False),
     ],
 )
-def test_what_announces_changes_is_recognized(database: Database, trigger: str, announced: bool) -> None:
-    """Our own event trigger, or that of PostgREST's documentation, unless it is disabled."""
+def test_event_triggers_that_announce_changes_are_recognized(
+    database: Database, trigger: str, announced: bool
+) -> None:
+    """The second one is from PostgREST's documentation."""
     database.execute(trigger)
     assert database.execute(EVENT_TRIGGER_EXISTS.replace("$1", "'pgrst'")) == [(announced,)]
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
-async def test_a_change_while_the_connection_was_lost_is_noticed(
+@pytest.mark.direct("a pooler forwards no notifications")
+async def test_catalog_is_reloaded_after_a_reconnect(
     watch: Watch, server: Server, database: Database, reactor: Any
 ) -> None:
-    """Listening again is followed by a reload, since notifications were missed."""
     watcher = await watch()
     database.execute("create table public.t (id integer primary key)")
     server.terminate_backends(database)
     await until(reactor, lambda: names(watcher) == {"t"})
 
 
-@pytest.mark.direct("a pooler keeps its clients while the server is away")
-async def test_the_old_catalog_serves_while_the_server_is_away(
+@pytest.mark.direct("a pooler holds its clients while the server is down")
+async def test_old_catalog_is_used_while_the_server_is_down(
     watch: Watch, server: Server, database: Database, reactor: Any
 ) -> None:
     database.execute("create table public.t (id integer primary key)")
@@ -218,7 +216,7 @@ async def test_the_old_catalog_serves_while_the_server_is_away(
     assert names(watcher) == {"t"}
 
 
-async def test_a_database_that_is_away_at_the_start_is_loaded_when_it_comes(
+async def test_catalog_is_loaded_once_the_server_starts(
     watch: Watch, server: Server, database: Database, reactor: Any
 ) -> None:
     database.execute("create table public.t (id integer primary key)")
@@ -233,7 +231,7 @@ async def test_a_database_that_is_away_at_the_start_is_loaded_when_it_comes(
     assert names(watcher) == {"t"}
 
 
-async def test_a_malformed_directive_takes_nothing_else_down(watch: Watch, database: Database) -> None:
+async def test_malformed_directive_affects_only_its_table(watch: Watch, database: Database) -> None:
     database.execute(
         """
         create table public.good (id integer primary key);

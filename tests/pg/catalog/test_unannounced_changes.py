@@ -1,4 +1,4 @@
-"""The database changes and nobody says so: requests meet it as it is."""
+"""Requests after schema changes that no notification announced."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ grant all on note, tag to anon;
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each request compare the catalog, as if the last one were two seconds old."""
+    """Let each request compare the catalog, regardless of the time of the last comparison."""
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 0.0)
 
 
 @pytest.fixture
 def restored(service: Service) -> Service:
-    """Give the service, its database as it is at first, and its catalog outdated."""
+    """Return the service with its original database and an outdated catalog."""
     service.database.execute(
         f"drop schema public cascade; create schema public; grant usage on schema public to public; {SCHEMA}"
     )
@@ -42,16 +42,16 @@ def restored(service: Service) -> Service:
 
 
 def count_fetches(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list of what the database is asked about itself from now on."""
-    asked: list[str] = []
+    """Record the watcher's queries from now on, and return the list of them."""
+    queries: list[str] = []
     fetch = service._watcher._fetch
 
     async def counted(text: str, values: Any) -> Any:
-        asked.append(text)
+        queries.append(text)
         return await fetch(text, values)
 
     monkeypatch.setattr(service._watcher, "_fetch", counted)
-    return asked
+    return queries
 
 
 TYPES: list[tuple[str, str, str, Any, Any]] = [
@@ -66,28 +66,27 @@ TYPES: list[tuple[str, str, str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("change", "method", "target", "body", "rows"), TYPES)
-async def test_rest_answers_by_the_types_that_columns_have(
+async def test_rest_uses_the_new_type_of_a_column(
     restored: Service, change: str, method: str, target: str, body: Any, rows: Any
 ) -> None:
-    """PostgreSQL's error about a value of the former type does not reach the client."""
     await restored.reload()
     await restored.rest(method, target, body, headers={"Prefer": "return=representation"})
     restored.database.execute(f"alter table note {change}")
-    answer = await restored.rest(method, target, body, headers={"Prefer": "return=representation"})
-    assert (answer.status, answer.body) == (200, rows)
+    response = await restored.rest(method, target, body, headers={"Prefer": "return=representation"})
+    assert (response.status, response.body) == (200, rows)
 
 
-async def test_graphql_answers_by_the_types_that_columns_have(restored: Service) -> None:
+async def test_graphql_uses_the_new_type_of_a_column(restored: Service) -> None:
     await restored.execute("alter table note alter a type timestamp using now()")
     restored.database.execute("alter table note alter a type text using 'one'")
-    answer = await restored.ask('{ noteCollection(filter: {a: {neq: "x"}}) { edges { node { id } } } }')
-    assert answer.data == {"noteCollection": {"edges": [{"node": {"id": 1}}]}}
+    response = await restored.ask('{ noteCollection(filter: {a: {neq: "x"}}) { edges { node { id } } } }')
+    assert response.data == {"noteCollection": {"edges": [{"node": {"id": 1}}]}}
     await restored.execute("alter table note alter a type date using now()")
     restored.database.execute("alter table note alter a type text using 'one'")
-    answer = await restored.ask(
+    response = await restored.ask(
         'mutation { updatenoteCollection(set: {a: "x"}, filter: {id: {eq: 1}}) { records { a } } }'
     )
-    assert answer.data == {"updatenoteCollection": {"records": [{"a": "x"}]}}
+    assert response.data == {"updatenoteCollection": {"records": [{"a": "x"}]}}
 
 
 CHANGES: list[tuple[str, str, str, Any, int]] = [
@@ -104,13 +103,13 @@ CHANGES: list[tuple[str, str, str, Any, int]] = [
 
 
 @pytest.mark.parametrize(("change", "method", "target", "body", "status"), CHANGES)
-async def test_rest_answers_by_the_database_as_it_is(
+async def test_rest_request_reloads_an_outdated_catalog(
     restored: Service, change: str, method: str, target: str, body: Any, status: int
 ) -> None:
     await restored.reload()
     restored.database.execute(change)
-    answer = await restored.rest(method, target, body)
-    assert answer.status == status, answer.body
+    response = await restored.rest(method, target, body)
+    assert response.status == status, response.body
     if method == "POST":
         assert restored.database.execute("select count(*) from note") == [(2,)]
 
@@ -127,31 +126,32 @@ async def test_rest_answers_by_the_database_as_it_is(
          "{ otherCollection { edges { node { id } } } }"),
     ],
 )  # fmt: skip
-async def test_graphql_answers_by_the_database_as_it_is(restored: Service, change: str, query: str) -> None:
+async def test_graphql_request_reloads_an_outdated_catalog(
+    restored: Service, change: str, query: str
+) -> None:
     await restored.reload()
     restored.database.execute(change)
-    answer = await restored.ask(query)
-    assert answer.status == 200
-    assert "errors" not in answer.body
+    response = await restored.ask(query)
+    assert response.status == 200
+    assert "errors" not in response.body
 
 
-async def asked(service: Service, role: str, graphql: bool) -> Any:
-    """Read a table under a role."""
+async def read_notes(service: Service, role: str, graphql: bool) -> Any:
     if graphql:
         return await service.ask("{ noteCollection { edges { node { id } } } }", role=role, check=False)
     return await service.rest("GET", "note", role=role)
 
 
 @pytest.mark.parametrize("graphql", [False, True])
-async def test_a_role_that_is_new_is_served(restored: Service, graphql: bool) -> None:
+async def test_new_role_is_served(restored: Service, graphql: bool) -> None:
     await restored.reload()
     role = f"newcomer_{graphql}".lower()
     restored.database.execute(f"create role {role}; grant select on note to {role}")
     try:
-        assert (await asked(restored, role, graphql)).status in (401, 403)
+        assert (await read_notes(restored, role, graphql)).status in (401, 403)
         restored.database.execute(f"grant {role} to authenticator")
-        answer = await asked(restored, role, graphql)
-        assert answer.status == 200, answer.body
+        response = await read_notes(restored, role, graphql)
+        assert response.status == 200, response.body
     finally:
         restored.database.execute(f"drop owned by {role}; drop role {role}")
 
@@ -183,124 +183,125 @@ GRANTS = [
 
 
 @pytest.fixture
-def secretive(restored: Service) -> Iterator[Service]:
-    """Give the service with what anonymous callers may not use."""
+def restricted(restored: Service) -> Iterator[Service]:
+    """Return the service with objects that anonymous callers may not use."""
     restored.database.execute(f"revoke usage on schema public from public; {SECRETS}")
     yield restored
     restored.database.execute(FORGET_SECRETS)
 
 
 @pytest.mark.parametrize(("grant", "method", "target", "status"), GRANTS)
-async def test_a_grant_counts_at_once(
-    secretive: Service, grant: str, method: str, target: str, status: int
+async def test_grant_takes_effect_immediately(
+    restricted: Service, grant: str, method: str, target: str, status: int
 ) -> None:
     if "schema" not in grant:
-        secretive.database.execute("grant usage on schema public to anon")
-    await secretive.reload()
+        restricted.database.execute("grant usage on schema public to anon")
+    await restricted.reload()
     body = {"id": 1} if method == "POST" else None
-    assert (await secretive.rest(method, target, body)).status == 401
-    loads = secretive._watcher.loads
-    secretive.database.execute(grant)
-    answer = await secretive.rest(method, target, body)
-    assert answer.status == status, answer.body
-    assert secretive._watcher.loads == loads, "nothing else was read"
+    assert (await restricted.rest(method, target, body)).status == 401
+    loads = restricted._watcher.loads
+    restricted.database.execute(grant)
+    response = await restricted.rest(method, target, body)
+    assert response.status == status, response.body
+    assert restricted._watcher.loads == loads, "only the grants were read"
 
 
-async def test_a_grant_counts_at_once_after_refusals(
-    secretive: Service, monkeypatch: pytest.MonkeyPatch
+async def test_grant_takes_effect_immediately_after_rejections(
+    restricted: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 3600.0)
-    secretive.database.execute("grant usage on schema public to anon")
-    await secretive.reload()
+    restricted.database.execute("grant usage on schema public to anon")
+    await restricted.reload()
     for _ in range(2):
-        assert (await secretive.rest("GET", "secret")).status == 401
-    secretive.database.execute("grant select on secret to anon")
-    assert (await secretive.rest("GET", "secret")).status == 200
-    assert (await secretive.rest("POST", "secret", {"id": 1})).status == 401
-    secretive.database.execute("grant insert on secret to anon")
-    assert (await secretive.rest("POST", "secret", {"id": 1})).status == 201
+        assert (await restricted.rest("GET", "secret")).status == 401
+    restricted.database.execute("grant select on secret to anon")
+    assert (await restricted.rest("GET", "secret")).status == 200
+    assert (await restricted.rest("POST", "secret", {"id": 1})).status == 401
+    restricted.database.execute("grant insert on secret to anon")
+    assert (await restricted.rest("POST", "secret", {"id": 1})).status == 201
 
 
-async def test_grants_that_are_met_at_the_same_time_count_at_once(secretive: Service) -> None:
-    secretive.database.execute("grant usage on schema public to anon")
-    await secretive.reload()
-    role, stale = "anon", secretive.catalog
-    secretive.database.execute("grant select on secret, part to anon")
+async def test_concurrent_reads_of_grants_all_take_effect(restricted: Service) -> None:
+    restricted.database.execute("grant usage on schema public to anon")
+    await restricted.reload()
+    role, stale = "anon", restricted.catalog
+    restricted.database.execute("grant select on secret, part to anon")
     tables = {table.name: table for table in stale.tables.values()}
-    asked = [secretive._watcher.regrant(stale, role, tables[name]) for name in ("secret", "part")]
-    await defer.gatherResults([defer.ensureDeferred(each) for each in asked])
+    reads = [restricted._watcher.regrant(stale, role, tables[name]) for name in ("secret", "part")]
+    await defer.gatherResults([defer.ensureDeferred(each) for each in reads])
     for target in ("secret", "part"):
-        assert (await secretive.rest("GET", target)).status == 200
+        assert (await restricted.rest("GET", target)).status == 200
 
 
-async def test_a_membership_counts_at_once(secretive: Service) -> None:
-    await secretive.reload()
-    assert (await secretive.rest("GET", "secret", role="secret_guest")).status == 403
-    secretive.database.execute("grant secret_reader to secret_guest")
-    assert (await secretive.rest("GET", "secret", role="secret_guest")).status == 200
+async def test_membership_takes_effect_immediately(restricted: Service) -> None:
+    await restricted.reload()
+    assert (await restricted.rest("GET", "secret", role="secret_guest")).status == 403
+    restricted.database.execute("grant secret_reader to secret_guest")
+    assert (await restricted.rest("GET", "secret", role="secret_guest")).status == 200
 
 
-async def test_refusals_share_their_looks(secretive: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flood of them asks PostgreSQL ten times a second for each role and table, and changes nothing."""
-    secretive.database.execute("grant usage on schema public to anon")
-    await secretive.reload()
-    asked = count_fetches(secretive, monkeypatch)
-    generation = secretive.catalog.generation
-    flood = [secretive.rest("GET", target) for _ in range(20) for target in ("secret", "part")]
-    answers = await defer.gatherResults([defer.ensureDeferred(each) for each in flood])
-    assert {answer.status for answer in answers} == {401}
-    assert set(asked) == {GRANTS_QUERY}
-    assert len(asked) <= 6, "the first one, and both of them after it"
-    assert secretive.catalog.generation == generation
+async def test_concurrent_rejections_share_queries_of_grants(
+    restricted: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of rejected requests must not become a flood of queries."""
+    restricted.database.execute("grant usage on schema public to anon")
+    await restricted.reload()
+    queries = count_fetches(restricted, monkeypatch)
+    generation = restricted.catalog.generation
+    flood = [restricted.rest("GET", target) for _ in range(20) for target in ("secret", "part")]
+    responses = await defer.gatherResults([defer.ensureDeferred(each) for each in flood])
+    assert {response.status for response in responses} == {401}
+    assert set(queries) == {GRANTS_QUERY}
+    assert len(queries) <= 6, "one for the first rejection, then one for each table"
+    assert restricted.catalog.generation == generation
 
 
-async def test_a_column_that_was_dropped_is_an_ordinary_error(restored: Service) -> None:
-    """PostgreSQL's error about an outdated statement does not reach the client where the names are right."""
+async def test_dropped_column_is_an_unknown_field(restored: Service) -> None:
     await restored.reload()
     query = "{ noteCollection { edges { node { id a } } } }"
     assert (await restored.ask(query)).status == 200
     restored.database.execute("alter table note drop a")
-    answer = await restored.ask(query, check=False)
-    assert "Cannot query field 'a'" in answer.body["errors"][0]["message"]
+    response = await restored.ask(query, check=False)
+    assert "Cannot query field 'a'" in response.body["errors"][0]["message"]
 
 
-async def test_misspelt_names_cost_one_comparison_and_are_refused_as_before(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_misspelt_names_cost_one_comparison(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 2.0)
     await service.reload()
     monkeypatch.setattr(service._watcher, "_compared_at", float("-inf"))
-    asked = count_fetches(service, monkeypatch)
+    queries = count_fetches(service, monkeypatch)
     generation = service.catalog.generation
     for _ in range(5):
-        answer = await service.rest("GET", "nowhere")
-        assert (answer.status, answer.body["code"]) == (404, "PGRST205")
-        answer = await service.ask("{ nowhere }", check=False)
-        assert "Cannot query field" in answer.body["errors"][0]["message"]
-    assert asked == [FINGERPRINT]
+        response = await service.rest("GET", "nowhere")
+        assert (response.status, response.body["code"]) == (404, "PGRST205")
+        response = await service.ask("{ nowhere }", check=False)
+        assert "Cannot query field" in response.body["errors"][0]["message"]
+    assert queries == [FINGERPRINT]
     assert service.catalog.generation == generation
 
 
-async def test_a_reload_that_finds_nothing_new_keeps_what_was_made(
+async def test_reload_without_changes_keeps_cached_plans(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use() -> int:
-        """Send one request of each kind; return how many plans were made until now."""
+        """Send one request of each kind and return the number of plans created so far."""
         await service.data("{ noteCollection { edges { node { id } } } }")
         assert (await service.rest("GET", "note?select=id")).status == 200
         assert (await service.rest("GET", "")).status == 200
         return service.engine.misses + service.handler.figures.misses
 
-    made = await use()
+    plans = await use()
     generation = service.catalog.generation
     monkeypatch.setattr(descriptions, "describe", None)
     await service.reload()
     assert service.catalog.generation == generation + 1
-    assert await use() == made
+    assert await use() == plans
 
 
-def test_settings_of_a_role_in_another_database_are_no_change(server: Server, service: Service) -> None:
-    """Where changes are looked for, they would have the catalogs of all projects of a cluster read again."""
+def test_role_settings_in_another_database_do_not_change_the_fingerprint(
+    server: Server, service: Service
+) -> None:
+    """Otherwise one setting would reload the catalogs of all projects of a cluster."""
     own, other = service.database, server.create_database()
     (before, _), *_ = own.execute(FINGERPRINT)
     setting = "alter role authenticator in database {} set app.mood = 'calm'"

@@ -1,4 +1,4 @@
-"""The operator's command line, ``dataapi``: what it prints and how it exits."""
+"""The ``dataapi`` command: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 SECRET = "not-so-secret-but-long-enough-32"
-NOWHERE = {"DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
+UNREACHABLE = {"DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
 KEYED = {
-    **NOWHERE,
+    **UNREACHABLE,
     "DATAAPI_PROJECT_JWT_SECRET": SECRET,
-    "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "no",  # of the tests' databases none announces its changes
+    "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "no",  # the tests' databases have no event triggers
 }
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run where no configuration file lies about."""
+def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in a directory without a configuration file."""
     monkeypatch.chdir(tmp_path)
 
 
 def dataapi(*arguments: str, environ: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Run the command, return its exit code, output and errors."""
+    """Run the command and return its exit code, output and errors."""
     output, errors = io.StringIO(), io.StringIO()
     code = run(arguments, environ or {}, output, errors)
     return code, output.getvalue(), errors.getvalue()
 
 
-def test_check_config_lists_every_mistake(tmp_path: Path) -> None:
+def test_check_config_lists_every_error(tmp_path: Path) -> None:
     (tmp_path / "x.ini").write_text("[project]\ndb-pool = 0\ndb-uri = nonsense\n")
     code, output, errors = dataapi("check-config", "--config", "x.ini")
     assert (code, output) == (os.EX_CONFIG, "")
     assert [line.partition(":")[0] for line in errors.splitlines()] == ["x.ini"] * 3
 
 
-def test_check_config_fails_without_the_database_unless_it_is_to_be_left_out() -> None:
+def test_check_config_needs_the_database_unless_offline() -> None:
     code, output, errors = dataapi("check-config", environ=KEYED)
     assert (code, output) == (os.EX_UNAVAILABLE, "")
     assert errors.startswith("project abcdefghijklmnopqrst: the database cannot be checked: ")
     assert "Connection refused" in errors
-    good = "the environment: the configuration is valid; 1 project\n"
-    assert dataapi("check-config", "--offline", environ=KEYED) == (0, good, "")
+    valid = "the environment: the configuration is valid; 1 project\n"
+    assert dataapi("check-config", "--offline", environ=KEYED) == (0, valid, "")
 
 
-def test_check_config_names_directives_that_are_left_out(database: Database) -> None:
+def test_check_config_reports_invalid_directives(database: Database) -> None:
     database.execute("create table t (id int primary key); comment on table t is '@graphql({\"nam\": 1})'")
     database.execute("grant select on t to service_role")
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
@@ -69,7 +69,7 @@ def test_check_config_names_directives_that_are_left_out(database: Database) -> 
     assert dataapi("check-config", environ=environ)[0] == 0
 
 
-def test_check_config_says_that_changes_are_not_announced(database: Database) -> None:
+def test_check_config_notes_missing_event_triggers(database: Database) -> None:
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_CHANNEL_ENABLED": "auto"}
     code, _, errors = dataapi("check-config", environ=environ)
     assert (code, errors) == (0, f"note: project abcdefghijklmnopqrst: {missing_trigger_note('pgrst')}\n")
@@ -77,8 +77,7 @@ def test_check_config_says_that_changes_are_not_announced(database: Database) ->
     assert dataapi("check-config", environ=environ)[2] == ""
 
 
-def test_check_config_says_that_secret_keys_open_nothing(database: Database) -> None:
-    """Tables belong to their owner until somebody is granted something."""
+def test_check_config_warns_if_service_role_has_no_privileges(database: Database) -> None:
     database.execute("create table t (id int primary key); revoke all on t from service_role")
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri}
     code, _, errors = dataapi("check-config", environ=environ)
@@ -91,7 +90,7 @@ def test_check_config_says_that_secret_keys_open_nothing(database: Database) -> 
     assert dataapi("check-config", environ=environ)[2] == ""
 
 
-def test_check_config_names_clashes_without_calling_them_mistakes(database: Database) -> None:
+def test_check_config_notes_name_clashes(database: Database) -> None:
     database.execute(
         "create table account (id int primary key);"
         "create table blog ("
@@ -100,39 +99,39 @@ def test_check_config_names_clashes_without_calling_them_mistakes(database: Data
     )
     code, output, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri})
     assert (code, output) == (0, "the environment: the configuration is valid; 1 project\n")
-    place = "note: project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
+    prefix = "note: project abcdefghijklmnopqrst: foreign key blog_author_fkey of table public.blog"
     assert errors.splitlines() == [
-        f"{place}: the GraphQL field blogCollection of account belongs to foreign key blog_editor_fkey"
+        f"{prefix}: the GraphQL field blogCollection of account belongs to foreign key blog_editor_fkey"
         " of table public.blog; this one is named blogCollectionByauthor",
-        f"{place}: the GraphQL field account of blog belongs to foreign key blog_editor_fkey of table"
+        f"{prefix}: the GraphQL field account of blog belongs to foreign key blog_editor_fkey of table"
         " public.blog; this one is named accountByauthor",
     ]
 
 
-def test_check_config_finds_schemas_and_roles_that_are_missing(database: Database) -> None:
+def test_check_config_reports_missing_schemas_and_roles(database: Database) -> None:
     environ = {
         **KEYED,
         "DATAAPI_PROJECT_DB_URI": database.uri,
         "DATAAPI_PROJECT_DB_SCHEMAS": "public, api",
         "DATAAPI_PROJECT_DB_ANON_ROLE": "web_anon",
     }
-    place = "project abcdefghijklmnopqrst"
+    prefix = "project abcdefghijklmnopqrst"
     missing = "the schema is listed in db-schemas, but does not exist in the database; it is ignored"
-    schema = f"{place}: schema api: {missing}"
+    schema = f"{prefix}: schema api: {missing}"
     code, _, errors = dataapi("check-config", environ=environ)
     assert code == os.EX_CONFIG
-    assert errors.splitlines() == [f"{place}: requests run as web_anon, but there is no such role", schema]
+    assert errors.splitlines() == [f"{prefix}: requests run as web_anon, but there is no such role", schema]
     database.execute("create role web_anon")
     try:
         assert dataapi("check-config", environ=environ)[2].splitlines() == [
-            f"{place}: requests run as web_anon, but the login role of db-uri is not a member of that role",
+            f"{prefix}: requests run as web_anon, but the login role of db-uri is not a member of that role",
             schema,
         ]
     finally:
         database.execute("drop role web_anon")
 
 
-def test_check_config_names_tables_that_graphql_leaves_out(database: Database) -> None:
+def test_check_config_notes_tables_without_a_primary_key(database: Database) -> None:
     database.execute(
         """
         create table keyed (id int primary key);
@@ -155,7 +154,7 @@ def test_check_config_names_tables_that_graphql_leaves_out(database: Database) -
     ]
 
 
-def test_check_config_warns_of_a_login_role_that_is_a_superuser(database: Database) -> None:
+def test_check_config_warns_if_the_login_role_is_a_superuser(database: Database) -> None:
     code, _, errors = dataapi("check-config", environ={**KEYED, "DATAAPI_PROJECT_DB_URI": database.admin_uri})
     assert (code, errors) == (
         0,
@@ -164,8 +163,7 @@ def test_check_config_warns_of_a_login_role_that_is_a_superuser(database: Databa
     )
 
 
-def test_check_config_finds_functions_that_are_missing(database: Database) -> None:
-    """``db-pre-request`` and ``db-root-spec`` name functions that can be called without arguments."""
+def test_check_config_reports_missing_functions(database: Database) -> None:
     database.execute(
         "create schema hidden; create function hidden.check_request() returns void language sql as ''"
     )
@@ -187,7 +185,7 @@ def test_check_config_finds_functions_that_are_missing(database: Database) -> No
     assert dataapi("check-config", environ=environ)[0] == 0
 
 
-def test_without_an_anonymous_role_nothing_is_missing_and_no_key_is_made_for_it(database: Database) -> None:
+def test_anonymous_role_is_optional(database: Database) -> None:
     environ = {**KEYED, "DATAAPI_PROJECT_DB_URI": database.uri, "DATAAPI_PROJECT_DB_ANON_ROLE": ""}
     assert dataapi("check-config", environ=environ)[0] == 0
     keys = dataapi("keys", environ=environ)[1].splitlines()
@@ -205,8 +203,7 @@ def test_keys_are_signed_with_the_configured_secret() -> None:
     }
 
 
-def test_keys_makes_the_encryption_key_that_webhooks_lack() -> None:
-    """Where the configuration has none, a fresh one follows the API keys, as a line of the file."""
+def test_keys_generates_a_missing_encryption_key() -> None:
     first, second = [dataapi("keys", environ=KEYED)[1].splitlines()[-1] for _ in range(2)]
     name, _, key = first.partition(" = ")
     assert name == "encryption-key"
@@ -217,7 +214,7 @@ def test_keys_makes_the_encryption_key_that_webhooks_lack() -> None:
     )
 
 
-def test_commands_go_by_the_settings_in_the_database(database: Database) -> None:
+def test_commands_use_settings_stored_in_the_database(database: Database) -> None:
     setting = f"alter role authenticator in database {database.name} set pgrst"
     database.execute(
         f"create schema api; create table api.tide (id int primary key); grant usage on schema api to anon;"
@@ -243,7 +240,7 @@ def test_commands_go_by_the_settings_in_the_database(database: Database) -> None
         database.execute(f"alter role authenticator in database {database.name} reset all")
 
 
-def test_keys_of_several_projects_name_their_project() -> None:
+def test_keys_of_several_projects_are_labelled() -> None:
     environ: dict[str, str] = {}
     for letter, key in (("A", "JWT_SECRET"), ("B", "PUBLISHABLE_KEYS")):
         prefix = f"DATAAPI_PROJECT_{letter * 20}"
@@ -261,7 +258,7 @@ def test_keys_of_several_projects_name_their_project() -> None:
     assert errors == f"project {'b' * 20}: no jwt-secret is configured\n"
 
 
-def test_keys_makes_new_ones_for_a_configuration_that_has_none(tmp_path: Path) -> None:
+def test_keys_generates_all_missing_settings(tmp_path: Path) -> None:
     (tmp_path / "x.ini").write_text("[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n")
     code, output, errors = dataapi("keys", "--config", "x.ini")
     assert (code, errors) == (0, "")
@@ -270,7 +267,7 @@ def test_keys_makes_new_ones_for_a_configuration_that_has_none(tmp_path: Path) -
     assert dataapi("check-config", "--offline", "--config", "x.ini")[0] == 0
 
 
-def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) -> None:
+def test_keys_generates_the_content_of_missing_files(tmp_path: Path) -> None:
     files = {key: tmp_path / key for key in ("jwt-secret", "encryption-key")}
     (tmp_path / "x.ini").write_text(
         "[project]\ndb-uri = postgresql://nobody@127.0.0.1:1/none\n"
@@ -279,12 +276,12 @@ def test_keys_makes_what_goes_into_files_that_are_not_there_yet(tmp_path: Path) 
     code, _, errors = dataapi("check-config", "--offline", "--config", "x.ini")
     assert code == os.EX_CONFIG
     assert errors.count("(dataapi keys generates its content)\n") == 2
-    code, output, told = dataapi("keys", "--config", "x.ini")
-    assert (code, told) == (0, errors)
-    made = dict(line.split(" = ") for line in output.splitlines() if line[0] not in ";[")
-    assert made.keys() == files.keys()
+    code, output, warnings = dataapi("keys", "--config", "x.ini")
+    assert (code, warnings) == (0, errors)
+    generated = dict(line.split(" = ") for line in output.splitlines() if line[0] not in ";[")
+    assert generated.keys() == files.keys()
     for key, file in files.items():
-        file.write_text(f"{made[key]}\n")
+        file.write_text(f"{generated[key]}\n")
     assert dataapi("check-config", "--offline", "--config", "x.ini")[0] == 0
     keys = dataapi("keys", "--config", "x.ini")[1].splitlines()
     assert [line.split()[0] for line in keys] == ["anon", "service_role"]
@@ -297,18 +294,17 @@ def test_keys_needs_no_configuration() -> None:
         assert f"\n{key} = " in output
 
 
-def test_keys_reports_other_mistakes_instead() -> None:
-    """Keys for a configuration that cannot be used would be of no use."""
+def test_keys_reports_other_configuration_errors() -> None:
     code, output, errors = dataapi("keys", environ={"DATAAPI_PROJECT_DB_URI": "nonsense"})
     assert (code, output) == (os.EX_CONFIG, "")
     assert "db-uri" in errors
 
 
 @pytest.mark.parametrize("arguments", [(), ("no-such-command",), ("keys", "--no-such-option")])
-def test_command_that_is_not_understood_exits_as_such(
+def test_unknown_command_is_a_usage_error(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as exited:
+    with pytest.raises(SystemExit) as exit_info:
         dataapi(*arguments)
-    assert exited.value.code == os.EX_USAGE
+    assert exit_info.value.code == os.EX_USAGE
     assert "usage: dataapi" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``dataapi init`` on a server that asks for passwords: from an empty one to an answer, and back."""
+"""``dataapi init`` on a server that requires passwords."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROLES = (
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Server]:
-    """Give a server where the login role needs a password."""
+    """Return a server that requires a password of the login role."""
     server = Server()
     try:
         server.create()
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Server]:
 
 @pytest.fixture
 def bare(cluster: Server) -> Iterator[Database]:
-    """Give a database with a table, on a server without the API's roles."""
+    """Return a database with a table, on a server without the API's roles."""
     database = cluster.create_database(TABLES)
     assert dataapi("init", database.admin_uri, "--remove", "--yes")[0] == 0
     assert database.execute(ROLES) == []
@@ -50,19 +50,19 @@ def bare(cluster: Server) -> Iterator[Database]:
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 def dataapi(*arguments: str) -> tuple[int, str, str]:
-    """Run the command, return its exit code, output and errors."""
+    """Run the command and return its exit code, output and errors."""
     output, errors = io.StringIO(), io.StringIO()
     code = run(arguments, {}, output, errors)
     return code, output.getvalue(), errors.getvalue()
 
 
-def answering(text: str, *words: str) -> tuple[int, str, str]:
-    """Run ``init`` with somebody at the terminal who answers."""
+def init_with_input(text: str, *words: str) -> tuple[int, str, str]:
+    """Run ``init`` with this text as the terminal's input."""
     parser = argparse.ArgumentParser()
     init.add(parser.add_subparsers())
     output, errors = io.StringIO(), io.StringIO()
@@ -77,12 +77,12 @@ def answering(text: str, *words: str) -> tuple[int, str, str]:
 
 
 def rest(daemon: Daemon, path: str, key: str) -> Any:
-    """Return the rows that REST answers with, or the status of a refusal."""
-    answer = daemon.request("GET", path, None, {"apikey": key})
-    return answer.json if answer.status == 200 else answer.status
+    """Return the rows of a REST response, or the status if it is not 200."""
+    response = daemon.request("GET", path, None, {"apikey": key})
+    return response.json if response.status == 200 else response.status
 
 
-def test_from_a_bare_server_to_an_answer(bare: Database, tmp_path: Path) -> None:
+def test_init_prepares_a_server_for_requests(bare: Database, tmp_path: Path) -> None:
     code, output, errors = dataapi("init", bare.admin_uri, "--anon", "read", "--yes")
     assert (code, errors) == (0, f"init: wrote {tmp_path}/dataapi.ini and {tmp_path}/dataapi.secrets/\n")
     settings = load(tmp_path / "dataapi.ini", {})
@@ -102,7 +102,7 @@ def test_from_a_bare_server_to_an_answer(bare: Database, tmp_path: Path) -> None
         assert created.status == 201
 
 
-def test_the_files_are_private(bare: Database, tmp_path: Path) -> None:
+def test_files_are_private(bare: Database, tmp_path: Path) -> None:
     assert dataapi("init", bare.admin_uri, "--yes", "--webhooks")[0] == 0
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.name for path in files} == {
@@ -113,7 +113,7 @@ def test_the_files_are_private(bare: Database, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("--yes",), ("--print",)])
-def test_secrets_are_never_written_into_files_that_are_there(
+def test_secrets_are_never_written_to_existing_files(
     bare: Database, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     (tmp_path / "dataapi.secrets").mkdir()
@@ -129,7 +129,7 @@ def test_secrets_are_never_written_into_files_that_are_there(
     assert dataapi("init", bare.admin_uri, "--yes", "--config", "other.ini")[0] == 0
 
 
-def test_twice_is_as_once(bare: Database) -> None:
+def test_init_is_idempotent(bare: Database) -> None:
     assert dataapi("init", bare.admin_uri, "--yes")[0] == 0
     before = (
         Path("dataapi.ini").read_text(),
@@ -143,7 +143,7 @@ def test_twice_is_as_once(bare: Database) -> None:
     assert bare.execute("select has_table_privilege('anon', 'blog', 'select')") == [(True,)]
 
 
-def test_printed_sql_does_the_same(bare: Database, tmp_path: Path) -> None:
+def test_printed_sql_has_the_same_effect(bare: Database, tmp_path: Path) -> None:
     code, sql, notes = dataapi("init", "--print", "--db-uri", bare.uri, "--anon", "blog")
     assert code == 0
     assert f"twistd --nodaemon --pidfile= dataapi --config {tmp_path / 'dataapi.ini'}" in notes
@@ -157,7 +157,7 @@ def test_printed_sql_does_the_same(bare: Database, tmp_path: Path) -> None:
     assert (code, errors) == (0, "")
 
 
-def test_the_sql_says_nothing_on_a_fresh_database(bare: Database) -> None:
+def test_sql_raises_no_notices_on_a_fresh_database(bare: Database) -> None:
     connection = psycopg2.connect(bare.admin_uri)
     connection.autocommit = True
     with closing(connection), connection.cursor() as cursor:
@@ -167,10 +167,9 @@ def test_the_sql_says_nothing_on_a_fresh_database(bare: Database) -> None:
     assert connection.notices == []
 
 
-@pytest.mark.parametrize("answer", ["", "n\n", "what\n"])
-def test_without_consent_nothing_is_changed(bare: Database, answer: str) -> None:
-    """The SQL is shown first; anything but yes leaves the database and the folder as they are."""
-    code, output, errors = answering(answer, bare.admin_uri)
+@pytest.mark.parametrize("reply", ["", "n\n", "what\n"])
+def test_nothing_changes_without_confirmation(bare: Database, reply: str) -> None:
+    code, output, errors = init_with_input(reply, bare.admin_uri)
     assert code == DECLINED
     assert output.startswith("begin;")
     assert "nothing was changed" in errors
@@ -178,15 +177,14 @@ def test_without_consent_nothing_is_changed(bare: Database, answer: str) -> None
     assert list(Path().iterdir()) == []
 
 
-def test_the_uri_is_asked_for(bare: Database) -> None:
-    """Who types ``dataapi init`` is led through it."""
-    code, output, _ = answering(f"{bare.admin_uri}\ny\n")
+def test_init_prompts_for_the_uri(bare: Database) -> None:
+    code, output, _ = init_with_input(f"{bare.admin_uri}\ny\n")
     assert code == 0
     assert output.startswith("PostgreSQL URI of an administrator: ")
     assert "Next\n" in output
 
 
-def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
+def test_unreachable_database_is_reported(tmp_path: Path) -> None:
     code, _, errors = dataapi("init", "postgresql://nobody@127.0.0.1:1/none", "--yes")
     assert code == os.EX_UNAVAILABLE
     assert "nothing was changed: " in errors
@@ -194,7 +192,7 @@ def test_an_unreachable_database_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_login_that_is_refused_is_explained(bare: Database) -> None:
+def test_failed_login_is_explained(bare: Database) -> None:
     wrong = bare.uri.replace("/" + bare.name, "/nowhere")
     code, _, errors = dataapi("init", bare.admin_uri, "--yes", "--db-uri", wrong)
     assert code == os.EX_UNAVAILABLE

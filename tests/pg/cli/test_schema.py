@@ -1,4 +1,4 @@
-"""``dataapi schema`` and what ``dataapi check-config`` says about persisted documents."""
+"""``dataapi schema``, and persisted documents in ``dataapi check-config``."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ grant execute on function ship to service_role;
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run where no configuration file lies about."""
+def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in a directory without a configuration file."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -52,31 +52,31 @@ def shop(server: Server) -> Iterator[Database]:
     server.drop_database(database)
 
 
-def environ(database: Database, **more: str) -> dict[str, str]:
-    settings = {"db_uri": database.uri, "jwt_secret": "not-so-secret-but-long-enough-32", **more}
+def environ(database: Database, **extra: str) -> dict[str, str]:
+    settings = {"db_uri": database.uri, "jwt_secret": "not-so-secret-but-long-enough-32", **extra}
     return {f"DATAAPI_PROJECT_{name.upper()}": value for name, value in settings.items()}
 
 
 def dataapi(environment: dict[str, str], *arguments: str) -> tuple[int, str, str]:
-    """Run the command, return its exit code, output and errors."""
+    """Run the command and return its exit code, output and errors."""
     output, errors = io.StringIO(), io.StringIO()
     code = run(arguments, environment, output, errors)
     return code, output.getvalue(), errors.getvalue()
 
 
-def printed(environment: dict[str, str], *arguments: str) -> str:
+def print_schema_of(environment: dict[str, str], *arguments: str) -> str:
     code, output, errors = dataapi(environment, "schema", *arguments)
     assert (code, errors) == (0, "")
     return output
 
 
 def schema_of(database: Database, role: str) -> GraphQLSchema:
-    return build_schema(printed(environ(database), "--role", role, "--format", "sdl"))
+    return build_schema(print_schema_of(environ(database), "--role", role, "--format", "sdl"))
 
 
 @pytest.mark.parametrize("role", ["anon", "authenticated", "service_role"])
-def test_the_schema_is_read_back_whole(chinook: Database, role: str) -> None:
-    text = printed(environ(chinook), "--role", role)
+def test_printed_schema_can_be_parsed(chinook: Database, role: str) -> None:
+    text = print_schema_of(environ(chinook), "--role", role)
     schema = build_schema(text)
     assert print_schema(schema) + "\n" == text
     assert graphql_sync(schema, get_introspection_query()).errors is None
@@ -84,36 +84,35 @@ def test_the_schema_is_read_back_whole(chinook: Database, role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ["anon", "service_role"])
-def test_the_rest_api_is_described_for_a_role(chinook: Database, role: str) -> None:
-    text = printed(environ(chinook), "--role", role, "--format", "openapi")
+def test_openapi_document_depends_on_the_role(chinook: Database, role: str) -> None:
+    text = print_schema_of(environ(chinook), "--role", role, "--format", "openapi")
     document = json.loads(text)
     OpenAPIV31SpecValidator(document).validate()
     assert document["openapi"] == "3.1.0"
     assert ("post" in document["paths"]["/album"]) is (role == "service_role")
-    assert printed(environ(chinook), "--role", role, "--format", "openapi") == text
+    assert print_schema_of(environ(chinook), "--role", role, "--format", "openapi") == text
     assert text.endswith("}\n")
 
 
-def test_features_that_are_turned_on_are_in_it(chinook: Database) -> None:
+def test_schema_includes_enabled_features(chinook: Database) -> None:
     environment = environ(chinook, graphql_features=", ".join(FEATURES))
-    text = printed(environment, "--role", "service_role")
+    text = print_schema_of(environment, "--role", "service_role")
     assert print_schema(build_schema(text)) + "\n" == text
-    assert len(text) > len(printed(environ(chinook), "--role", "service_role"))
+    assert len(text) > len(print_schema_of(environ(chinook), "--role", "service_role"))
 
 
-def test_a_document_that_the_schema_allows_is_one_that_runs(shop: Database) -> None:
+def test_documents_can_be_validated_with_the_printed_schema(shop: Database) -> None:
     document = """
         query A { openOrders(first: 1, orderBy: [{status: AscNullsLast}]) { totalCount edges { node { nodeId status } } } }
         mutation B { insertIntoCustomerOrderCollection(objects: [{id: "1", status: IN_TRANSIT}]) { affectedCount } }
         mutation C { ship(orderId: "1") }
     """  # noqa: E501
     assert validate(schema_of(shop, "service_role"), parse(document)) == []
-    refused = validate(schema_of(shop, "anon"), parse(document))
-    assert len(refused) > 0
+    rejected = validate(schema_of(shop, "anon"), parse(document))
+    assert len(rejected) > 0
 
 
-def test_the_schema_is_what_the_role_sees(shop: Database) -> None:
-    """Tables without a grant are not in it, though introspection is off for everybody."""
+def test_schema_is_limited_to_the_roles_privileges(shop: Database) -> None:
     anon, service = schema_of(shop, "anon"), schema_of(shop, "service_role")
     assert "Secret" not in anon.type_map
     assert "Secret" in service.type_map
@@ -123,19 +122,19 @@ def test_the_schema_is_what_the_role_sees(shop: Database) -> None:
     assert anon.type_map["CustomerOrder"].description == 'What a "customer" asked for'
 
 
-def test_the_text_is_the_same_each_time(shop: Database, server: Server) -> None:
-    """Two databases made in another order of objects print alike, so that texts can be compared."""
-    first = printed(environ(shop), "--role", "service_role")
-    assert printed(environ(shop), "--role", "service_role") == first
+def test_schema_does_not_depend_on_the_order_of_objects(shop: Database, server: Server) -> None:
+    """Users compare printed schemas as text."""
+    first = print_schema_of(environ(shop), "--role", "service_role")
+    assert print_schema_of(environ(shop), "--role", "service_role") == first
     create, *rest = SHOP.split("create table secret (id int primary key);")
     other = server.create_database("create table secret (id int primary key);", create, *rest)
-    assert printed(environ(other), "--role", "service_role") == first
+    assert print_schema_of(environ(other), "--role", "service_role") == first
     server.drop_database(other)
 
 
-def test_settings_of_the_project_shape_the_schema(chinook: Database) -> None:
-    plain = printed(environ(chinook), "--role", "anon")
-    strict = printed(environ(chinook, graphql_non_null_relationships="yes"), "--role", "anon")
+def test_schema_depends_on_project_settings(chinook: Database) -> None:
+    plain = print_schema_of(environ(chinook), "--role", "anon")
+    strict = print_schema_of(environ(chinook, graphql_non_null_relationships="yes"), "--role", "anon")
     assert "artist: artist\n" in plain
     assert "artist: artist!\n" in strict
 
@@ -155,7 +154,7 @@ def test_settings_of_the_project_shape_the_schema(chinook: Database) -> None:
         ),
     ],
 )
-def test_what_cannot_be_printed_is_said(
+def test_unknown_role_or_project_is_an_error(
     shop: Database, arguments: tuple[str, ...], status: int, expected: str
 ) -> None:
     code, output, errors = dataapi(environ(shop), "schema", *arguments)
@@ -163,34 +162,34 @@ def test_what_cannot_be_printed_is_said(
     assert expected in errors
 
 
-def test_a_database_that_is_away_is_said(shop: Database) -> None:
-    away = {**environ(shop), "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
-    code, output, errors = dataapi(away, "schema", "--role", "anon")
+def test_unreachable_database_is_reported(shop: Database) -> None:
+    unreachable = {**environ(shop), "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none"}
+    code, output, errors = dataapi(unreachable, "schema", "--role", "anon")
     assert (code, output) == (os.EX_UNAVAILABLE, "")
     [line] = errors.splitlines()
     assert line.startswith("project abcdefghijklmnopqrst: the database cannot be read: ")
 
 
-def test_one_of_several_projects_is_named(shop: Database, chinook: Database) -> None:
-    several: dict[str, str] = {}
+def test_project_is_required_if_there_are_several(shop: Database, chinook: Database) -> None:
+    projects: dict[str, str] = {}
     for letter, database in (("A", shop), ("B", chinook)):
         prefix = f"DATAAPI_PROJECT_{letter * 20}"
-        several |= {f"{prefix}_DB_URI": database.uri, f"{prefix}_HOSTS": f"{letter}.example.org"}
-        several[f"{prefix}_REQUIRE_API_KEY"] = "no"
-    code, _, errors = dataapi(several, "schema", "--role", "anon")
+        projects |= {f"{prefix}_DB_URI": database.uri, f"{prefix}_HOSTS": f"{letter}.example.org"}
+        projects[f"{prefix}_REQUIRE_API_KEY"] = "no"
+    code, _, errors = dataapi(projects, "schema", "--role", "anon")
     assert code == os.EX_USAGE
     assert errors == f"--project: expected one of {'a' * 20}, {'b' * 20}\n"
-    assert "type CustomerOrder " in printed(several, "--role", "anon", "--project", "a" * 20)
-    assert "type album " in printed(several, "--role", "anon", "--project", "b" * 20)
+    assert "type CustomerOrder " in print_schema_of(projects, "--role", "anon", "--project", "a" * 20)
+    assert "type album " in print_schema_of(projects, "--role", "anon", "--project", "b" * 20)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--role",), ("--role", "anon", "--format", "xml")])
-def test_a_role_and_a_known_format_are_needed(
+def test_role_and_known_format_are_required(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as exited:
+    with pytest.raises(SystemExit) as exit_info:
         dataapi({}, "schema", *arguments)
-    assert exited.value.code == os.EX_USAGE
+    assert exit_info.value.code == os.EX_USAGE
     assert "usage: dataapi schema" in capsys.readouterr().err
 
 
@@ -201,8 +200,7 @@ def write(folder: Path, **files: Any) -> Path:
     return folder
 
 
-def test_check_config_names_documents_that_are_left_out(shop: Database, tmp_path: Path) -> None:
-    """One line for each, with the file; the command fails until they are put right."""
+def test_check_config_reports_invalid_documents(shop: Database, tmp_path: Path) -> None:
     folder = write(tmp_path / "documents", good__graphql="{ a }", bad__graphql="{", m__json=json.dumps([]))
     environment = environ(shop, graphql_documents=str(folder), db_channel_enabled="no")
     code, output, errors = dataapi(environment, "check-config")
@@ -217,7 +215,7 @@ def test_check_config_names_documents_that_are_left_out(shop: Database, tmp_path
     assert dataapi(environment, "check-config")[0] == 0
 
 
-def test_check_config_looks_at_documents_without_the_database(tmp_path: Path) -> None:
+def test_check_config_checks_documents_without_the_database(tmp_path: Path) -> None:
     folder = write(tmp_path / "documents", bad__graphql="{")
     environment = {
         "DATAAPI_PROJECT_DB_URI": "postgresql://nobody@127.0.0.1:1/none",

@@ -1,7 +1,8 @@
-"""Lists at a terminal, and for programs; and what becomes of output that nobody takes."""
+"""Lists for terminals and for programs, and output that cannot be written."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -9,20 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from dataapi.cli.main import run
 from support.daemon import DATAAPI, environment
 from support.terminal import Terminal, at_terminal
 from support.webhooks import KEY, allow_migrations
 
 if TYPE_CHECKING:
-    from support.postgres import Database
+    from support.postgres import Database, Server
 
 COLOUR = re.compile(r"\x1b\[\d+m")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def database(server: Server) -> Database:
+    """Return a database in which webhooks may be migrated."""
+    created = server.create_database()
+    allow_migrations(created)
+    return created
+
+
+@pytest.fixture(scope="module")
 def environ(database: Database) -> dict[str, str]:
-    """Configure the commands for a database with two organizations."""
-    allow_migrations(database)
+    """Return the environment of commands for a database with two organizations."""
     environ = environment(
         {
             "DATAAPI_PROJECT_DB_URI": database.uri,
@@ -32,32 +41,35 @@ def environ(database: Database) -> dict[str, str]:
             "NO_COLOR": "",
         }
     )
-    for words in (["acme"], ["globex-industries", "--early-access"]):
-        subprocess.run([*DATAAPI, "organization", "create", *words], env=environ, check=True)
+    run_here(environ, "organization", "create", "acme")
+    run_here(environ, "organization", "create", "globex-industries", "--early-access")
     return environ
 
 
-def test_a_list_has_columns_with_names_and_colours_at_a_terminal(
-    environ: dict[str, str], tmp_path: Path
-) -> None:
-    words = [*DATAAPI, "organization", "list"]
-    status, shown = at_terminal(words, cwd=tmp_path, environ=environ)
+def run_here(environ: dict[str, str], *words: str) -> None:
+    """Run a command in this process."""
+    assert run(words, environ, io.StringIO(), io.StringIO()) == 0
+
+
+def test_list_has_headings_and_colours_on_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
+    command = [*DATAAPI, "organization", "list"]
+    status, output = at_terminal(command, cwd=tmp_path, environ=environ)
     assert status == 0
-    assert COLOUR.sub("", shown).splitlines() == [
+    assert COLOUR.sub("", output).splitlines() == [
         "ORGANIZATION       ALLOWED",
         "acme               -",
         "globex-industries  early-access",
     ]
-    assert "\x1b[1mORGANIZATION" in shown
-    assert "\x1b[32mearly-access\x1b[0m" in shown
+    assert "\x1b[1mORGANIZATION" in output
+    assert "\x1b[32mearly-access\x1b[0m" in output
 
 
-@pytest.mark.parametrize("without", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_colours_can_be_turned_off(environ: dict[str, str], tmp_path: Path, without: dict[str, str]) -> None:
-    words = [*DATAAPI, "organization", "list"]
-    _, shown = at_terminal(words, cwd=tmp_path, environ={**environ, **without})
-    assert "\x1b" not in shown
-    assert shown.startswith("ORGANIZATION       ALLOWED\n")
+@pytest.mark.parametrize("disabled", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colours_can_be_turned_off(environ: dict[str, str], tmp_path: Path, disabled: dict[str, str]) -> None:
+    command = [*DATAAPI, "organization", "list"]
+    _, output = at_terminal(command, cwd=tmp_path, environ={**environ, **disabled})
+    assert "\x1b" not in output
+    assert output.startswith("ORGANIZATION       ALLOWED\n")
 
 
 def test_programs_get_fields_separated_by_tabs(environ: dict[str, str]) -> None:
@@ -68,45 +80,35 @@ def test_programs_get_fields_separated_by_tabs(environ: dict[str, str]) -> None:
     assert done.stdout == "acme\t-\nglobex-industries\tearly-access\n"
 
 
-def test_tokens_and_watches_say_how_they_stand(
+def test_lists_of_tokens_and_watches_show_their_state(
     environ: dict[str, str], database: Database, tmp_path: Path
 ) -> None:
-    create = [*DATAAPI, "token", "create", "--organization", "acme"]
-    subprocess.run(create, env=environ, check=True, capture_output=True)
-    _, shown = at_terminal([*DATAAPI, "token", "list"], cwd=tmp_path, environ=environ)
-    head, token = shown.splitlines()
+    run_here(environ, "token", "create", "--organization", "acme")
+    _, output = at_terminal([*DATAAPI, "token", "list"], cwd=tmp_path, environ=environ)
+    head, token = output.splitlines()
     assert COLOUR.sub("", head).split() == ["ID", "ORGANIZATION", "PERMISSIONS", "EXPIRES", "STATE"]
     assert token.endswith("\x1b[32musable\x1b[0m")
     database.execute("create table item (name text)")
-    watch = [
-        "webhooks",
-        "watch",
-        "item",
-        "v1.shop.item",
-        "--operations",
-        "insert",
-        "--when",
-        "new.name <> '\x1b[2J'",
-    ]
+    watch = ["webhooks", "watch", "item", "v1.shop.item", "--operations", "insert"]
+    watch += ["--when", "new.name <> '\x1b[2J'", "--organization", "acme", "--owner-uri", database.admin_uri]
     row_types = {**environ, "DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES": "v1.shop.item"}
-    command = [*DATAAPI, *watch, "--organization", "acme", "--owner-uri", database.admin_uri]
-    subprocess.run(command, env=row_types, check=True)
-    _, shown = at_terminal([*DATAAPI, "webhooks", "watches"], cwd=tmp_path, environ=row_types)
-    assert "OPERATIONS" in shown
-    assert r"new.name <> '\x1b[2J'" in COLOUR.sub("", shown)
+    run_here(row_types, *watch)
+    _, output = at_terminal([*DATAAPI, "webhooks", "watches"], cwd=tmp_path, environ=row_types)
+    assert "OPERATIONS" in output
+    assert r"new.name <> '\x1b[2J'" in COLOUR.sub("", output)
 
 
-def test_findings_are_a_table_at_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
-    lacking = {**environ, "DATAAPI_PROJECT_DB_ANON_ROLE": "nobody_at_all"}
-    status, shown = at_terminal([*DATAAPI, "check-config"], cwd=tmp_path, environ=lacking)
+def test_findings_are_a_table_on_a_terminal(environ: dict[str, str], tmp_path: Path) -> None:
+    wrong_role = {**environ, "DATAAPI_PROJECT_DB_ANON_ROLE": "nobody_at_all"}
+    status, output = at_terminal([*DATAAPI, "check-config"], cwd=tmp_path, environ=wrong_role)
     assert status == os.EX_CONFIG
-    head, first = COLOUR.sub("", shown).splitlines()[:2]
+    head, first = COLOUR.sub("", output).splitlines()[:2]
     assert head.split() == ["SEVERITY", "PROJECT", "FINDING"]
     assert first.startswith("mistake   abcdefghijklmnopqrst  requests run as nobody_at_all, but")
-    assert "\x1b[31mmistake" in shown
+    assert "\x1b[31mmistake" in output
 
 
-def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_output_error_is_reported(tmp_path: Path) -> None:
     keys = [*DATAAPI, "keys"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -123,7 +125,7 @@ def test_output_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (os.EX_IOERR, "")
 
 
-def test_a_question_can_be_interrupted(tmp_path: Path) -> None:
+def test_prompt_can_be_interrupted(tmp_path: Path) -> None:
     with Terminal([*DATAAPI, "init"], cwd=tmp_path, environ=environment()) as terminal:
         terminal.read_to("PostgreSQL URI of an administrator: ")
         os.killpg(terminal.process.pid, 2)

@@ -1,4 +1,4 @@
--- Functions of every kind that REST can call, with the few tables that they are about.
+-- Functions of every kind that REST can call, and their tables.
 create schema hidden;
 create schema other;
 grant usage on schema other to anon, authenticated;
@@ -79,7 +79,7 @@ create function "Quoted Function"("user" text, "fullName" text) returns json imm
 create function same_json(arg json) returns json immutable language sql as 'select arg';
 create function search(q text) returns text immutable language sql as 'select q';
 
--- a single nameless argument
+-- a single unnamed argument
 create function take_json(json) returns json immutable language sql as 'select $1';
 create function take_jsonb(jsonb) returns jsonb immutable language sql as 'select $1';
 create function take_text(text) returns text immutable language sql as 'select $1';
@@ -101,7 +101,7 @@ create function over(a text, b text, c text) returns text immutable language sql
 create function same(arg int) returns int immutable language sql as 'select arg';
 create function same(arg text, num int default 0) returns text immutable language sql as 'select arg';
 
--- what changes something
+-- functions with side effects
 create function count_calls() returns bigint volatile language sql as $$ select nextval('called') $$;
 create function visit_places(variadic places text[]) returns setof visit volatile language sql
     as 'insert into visit (place) select unnest(places) returning *';
@@ -112,7 +112,7 @@ create function visit_quietly(place text) returns void volatile language sql
 create function calls_and_rows(times int) returns table (number bigint) volatile language sql
     as $$ select nextval('called') from generate_series(1, times) $$;
 
--- what shapes answer and transaction
+-- functions that set response headers or transaction settings
 create function with_headers(num int) returns int language plpgsql as $$ begin
     perform set_config('response.headers', '[{"X-Test": "key1=val1"}, {"X-Test-2": "two"}]', true);
     return num; end $$;
@@ -151,7 +151,7 @@ create function timeout_now() returns text volatile language sql as $$ select cu
 create function sleep_long() returns void volatile set statement_timeout = '50ms' language sql
     as 'select pg_sleep(5)';
 
--- who may call what
+-- privileges
 create function not_for_anon() returns int immutable language sql as 'select 1';
 revoke execute on function not_for_anon from public, anon;
 grant execute on function not_for_anon to authenticated;

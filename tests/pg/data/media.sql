@@ -1,4 +1,4 @@
--- Media types that the database makes itself: domains named like them, aggregates and functions.
+-- Custom media types: domains with their names, aggregates and functions.
 create domain "text/html" as text;
 create domain "image/png" as bytea;
 create domain "application/vnd.sum" as bytea;
@@ -21,13 +21,13 @@ insert into file values ('a.png', '\x89504e470d0a1a0a00ff');
 grant select on all tables in schema public to anon, authenticated;
 grant insert, delete on entry to anon;
 
--- of one table's rows, a bytea
+-- aggregate over rows of one table, as bytea
 create function sum_step(state bytea, one entry) returns bytea immutable language sql
     as $$ select state || decode(lpad(to_hex((one).id), 2, '0'), 'hex') $$;
 create function sum_end(state bytea) returns "application/vnd.sum" immutable language sql as 'select state';
 create aggregate sum_entries (entry) (sfunc = sum_step, stype = bytea, initcond = '', finalfunc = sum_end);
 
--- of any rows
+-- aggregates over rows of any table
 create function tabs_step(state text, one anyelement) returns text immutable language sql
     as $$ select state || (select string_agg(value, E'\t') from json_each_text(row_to_json(one))) || E'\n' $$;
 create function tabs_end(state text) returns "text/tab-separated-values" immutable language sql as 'select state';
@@ -40,7 +40,7 @@ create function any_shape_step(state json, one shape) returns json immutable lan
     as $$ select '{"own": "shape"}'::json $$;
 create aggregate any_shapes (shape) (sfunc = any_shape_step, stype = json, initcond = '{}', finalfunc = any_end);
 
--- in place of what is built in
+-- aggregates that override built-in media types
 create function own_step(state json, one own_json) returns json immutable language sql
     as $$ select '{"overridden": "true"}'::json $$;
 create function own_end(state json) returns "application/json" immutable language sql as 'select state';
@@ -53,7 +53,7 @@ create function bom_end(state text) returns "text/csv" language plpgsql as $$ be
     return convert_from('\xEFBBBF', 'utf8') || state; end $$;
 create aggregate bom_entries (entry) (sfunc = bom_step, stype = text, initcond = '', finalfunc = bom_end);
 
--- whatever is accepted, the content type chosen by the function
+-- any media type, with a content type chosen by the function
 create function anything_step(state bytea, one anything) returns bytea immutable language sql
     as $$ select state || convert_to((one).id::text, 'utf8') $$;
 create function anything_end(state bytea) returns "*/*" language plpgsql as $$
@@ -74,17 +74,17 @@ create function entries() returns setof entry stable language sql as 'select * f
 create function pages() returns setof "text/html" stable language sql as $$ values ('a'), ('b') $$;
 create function plain_text() returns text stable language sql as $$ select 'a "plain" text' $$;
 create function plain_number() returns int stable language sql as 'select 42';
--- Not in SQL, whose body a server without libxml would refuse at once.
+-- PL/pgSQL, because a server without libxml would reject an SQL body when the function is created.
 create function plain_xml() returns xml stable language plpgsql as $$ begin return '<a/>'::xml; end $$;
 create function plain_bytes() returns bytea stable language sql as $$ select '\x00ff'::bytea $$;
 create function no_bytes() returns bytea stable language sql as $$ select null::bytea $$;
 create function nested() returns json stable language sql as $$ select '{"a": null, "b": 1}'::json $$;
 
--- what stands here for the function of PostGIS
+-- stands in for the PostGIS function
 create function st_asgeojson(feature record) returns text stable language plpgsql as $$ begin
     return json_build_object('type', 'Feature', 'properties', to_json(feature)); end $$;
 
--- who may use what
+-- privileges
 create domain "application/vnd.secret" as text;
 create function secret_end(state text) returns "application/vnd.secret" immutable language sql as 'select state';
 create function secret_step(state text, one anyelement) returns text immutable language sql as $$ select 's' $$;

@@ -1,5 +1,5 @@
--- What the tests of the REST API read and write: one small thing of every kind.
--- Sections are added at the end; the rows of others stay as they are.
+-- Schema for tests of the REST API: a small example of each feature.
+-- Add new sections at the end, and do not change rows of other sections.
 
 create schema private;
 create schema other;
@@ -71,7 +71,7 @@ insert into city values (1, 'Rome'), (2, 'Oslo'), (3, 'Lima');
 insert into premiere values (1, 1, 1, 2), (2, 1, 2, 2), (3, 2, 3, null), (4, null, 1, 1);
 insert into crew values (1, 4, 'light'), (2, 4, 'sound');
 
--- Keys of private tables that only views show.
+-- Keys of private tables that are only visible through views.
 create table private.studio (id int primary key, name text, secret text);
 create table private.lot (id int primary key, studio int references private.studio, area int);
 insert into private.studio values (1, 'North', 'x'), (2, 'South', 'y');
@@ -93,7 +93,7 @@ create function remakes(film) returns setof film language sql stable rows 10 as
     $$ select * from film where year = $1.year and id <> $1.id $$;
 create function lead(film) returns setof actor language sql stable rows 1 as
     $$ select a.* from actor a join part p on p.actor = a.id where p.film = $1.id order by a.id limit 1 $$;
--- In place of the relationship that the foreign key makes.
+-- Overrides the relationship derived from the foreign key.
 create function poster(film) returns setof poster language sql stable rows 1 as
     $$ select film, 'https://posters.example/' || url from poster where film = $1.id $$;
 create function banner(film) returns poster language sql stable as
@@ -101,7 +101,7 @@ create function banner(film) returns poster language sql stable as
 create function pupils(director) returns setof director language sql stable as
     $$ select * from director where mentor = $1.id $$;
 
--- ---------------------------------------------------------------- reading: domains with representations of their own
+-- ---------------------------------------------------------------- reading: domains with custom representations
 
 create domain tint as int;
 create function to_json(tint) returns json language sql immutable as
@@ -110,7 +110,7 @@ create function tint(json) returns tint language sql immutable as
     $$ select tint($1 #>> '{}') $$;
 create function tint(text) returns tint language sql immutable as
     $$ select (('x' || lpad(replace($1, '#', ''), 8, '0'))::bit(32)::int)::tint $$;
--- PostgreSQL warns that it does not use casts of domains itself.
+-- PostgreSQL warns that casts of domains are ignored.
 set client_min_messages = error;
 create cast (tint as json) with function to_json(tint) as implicit;
 create cast (json as tint) with function tint(json) as implicit;
@@ -133,7 +133,7 @@ create domain few_words as words;
 create table sign (id int primary key, long words, short few_words);
 insert into sign values (1, 'exits:1 left:2', 'exits:1'), (2, 'no:1 entry:2', 'entry:1');
 
--- ---------------------------------------------------------------- reading: sales, to be counted and summed up
+-- ---------------------------------------------------------------- reading: sales, for aggregates
 
 create table sale (
     id int primary key, region text, film int references film, amount numeric, units int, note jsonb

@@ -1,5 +1,5 @@
--- What the client libraries read and write: the kinds of tables that their documentation works with.
--- select restore() puts the first rows back; clients can call it too.
+-- Schema for tests of client libraries, modelled on their documentation.
+-- select restore() restores the initial rows. Clients can also call it.
 
 create schema backstage;
 grant usage on schema backstage to anon, authenticated;
@@ -73,7 +73,7 @@ create function refuse_politely() returns void language plpgsql as
     $$ begin raise sqlstate 'PT402' using message = 'Payment required', detail = 'Two tickets', hint = 'Pay'; end $$;
 create function nap(seconds float8) returns void language sql as
     $$ select pg_sleep(seconds) $$;
--- Refuses once, then tells the request's count of retries; only locks outlive an error.
+-- Fails once, then returns the request's retry count. It uses a lock, because only locks survive an error.
 create function busy_once() returns text language plpgsql volatile as $$
 begin
     if exists (select from pg_locks where locktype = 'advisory' and objid = 4242 and pid = pg_backend_pid()) then

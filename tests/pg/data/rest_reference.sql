@@ -1,4 +1,4 @@
--- What the tests of the REST dialect's reference read and call, beside the rest of the features' schema; nothing here is changed.
+-- Additional read-only objects for tests of the REST reference.
 
 create table reserved (
     id int primary key, "select" int, "order" text, "limit" int, "offset" int, "and" int, "or" int, "not" int,

@@ -1,4 +1,4 @@
-"""Databases whose names and settings get in the way of careless SQL."""
+"""Databases with settings and names that break careless SQL."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def named(server: Server, reactor: Any) -> Iterator[Service]:
         yield service
 
 
-async def test_columns_may_be_called_as_anything_is_in_a_statement(named: Service) -> None:
-    """A short name such as ``t1`` is a fine alias, until a column has it."""
+async def test_columns_may_have_the_names_of_our_aliases(named: Service) -> None:
     data = await named.data(f"{{ childCollection {{ edges {{ node {{ {CHILD} }} }} }} }}")
     [row] = nodes(data["childCollection"])
     assert row["item"] == {"t1": "one", "label": "one1", "t3": "three"}
@@ -45,18 +44,18 @@ async def test_columns_may_be_called_as_anything_is_in_a_statement(named: Servic
     assert nodes(row["items"]) == [{"t3": "three", "t4": None, "t5": None, "label": "one1"}]
 
 
-async def test_so_may_columns_of_changed_rows(named: Service) -> None:
+async def test_columns_of_changed_rows_may_have_the_names_of_our_aliases(named: Service) -> None:
     insert = f'insertIntochildCollection(objects: [{{id: 2, t1: "x"}}]) {{ records {{ {CHILD} }} }}'
     [row] = (await named.data(f"mutation {{ {insert} }}"))["insertIntochildCollection"]["records"]
     assert (row["t1"], row["t4"], row["item"]) == ("x", None, None)
     delete = "deleteFromchildCollection(filter: {id: {eq: 2}}) { records { t1 t2 t3 } }"
-    answer = await named.data(f"mutation {{ {delete} }}")
-    assert answer["deleteFromchildCollection"]["records"] == [{"t1": "x", "t2": None, "t3": None}]
+    result = await named.data(f"mutation {{ {delete} }}")
+    assert result["deleteFromchildCollection"]["records"] == [{"t1": "x", "t2": None, "t3": None}]
 
 
 @pytest.fixture
 def configured(server: Server, reactor: Any, request: pytest.FixtureRequest) -> Iterator[Service]:
-    """Serve a database in which the role ``anon`` has a setting of its own."""
+    """Serve a database in which the role ``anon`` has one setting."""
     database = server.create_database(
         """create table item (id int primary key, name text);
         insert into item values (1, 'Zoë');
@@ -84,11 +83,11 @@ def configured(server: Server, reactor: Any, request: pytest.FixtureRequest) -> 
     ],
     indirect=True,
 )
-async def test_no_setting_of_a_role_breaks_its_requests(configured: Service) -> None:
+async def test_settings_of_a_role_do_not_break_its_requests(configured: Service) -> None:
     assert await configured.rows("item", "id name") == [{"id": 1, "name": "Zoë"}]
     query = (
         "mutation($n: String) { insertIntoitemCollection(objects: [{id: 2, name: $n}]) { records { name } } }"
     )
     name = "a\\b'c\"ü"
-    answer = await configured.data(query, {"n": name})
-    assert answer["insertIntoitemCollection"]["records"] == [{"name": name}]
+    result = await configured.data(query, {"n": name})
+    assert result["insertIntoitemCollection"]["records"] == [{"name": name}]

@@ -1,4 +1,4 @@
-"""Several statements as one message, by libpq's pipeline mode."""
+"""Several statements in one message, using libpq's pipeline mode."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ if TYPE_CHECKING:
 
     from support.postgres import Database, Server
 
-pytestmark = pytest.mark.direct("a pooler may keep no statements")
+pytestmark = pytest.mark.direct("a pooler may not support prepared statements")
 
 ACTIVE = "select count(*) from pg_stat_activity where pid = %s and state = 'active'"
-"""Whether a server process runs a statement; before it does, there is none to cancel."""
+"""Whether a server process runs a statement. Until then there is nothing to cancel."""
 SLOW = [Step(b"select pg_sleep(600)")]
 
 
 @pytest.fixture
 def connection(database: Database, reactor: Any) -> Iterator[Connection]:
-    """Give a connection."""
-    made = Connection(reactor)
+    """Return an open connection."""
+    new = Connection(reactor)
     parameters = address.parameters(database.uri)
-    pytest_twisted.blockon(defer.Deferred.fromCoroutine(made.open(parameters, 10)))
-    yield made
-    made.close()
+    pytest_twisted.blockon(defer.Deferred.fromCoroutine(new.open(parameters, 10)))
+    yield new
+    new.close()
 
 
-def prepared(text: bytes, *values: bytes, name: bytes = b"tested") -> Step:
-    """Return a step that is prepared first."""
+def prepared_step(text: bytes, *values: bytes, name: bytes = b"tested") -> Step:
+    """Return a step with a prepared statement."""
     return Step(text, list(values), None, Prepared(name, text))
 
 
 BECOME = Step(b"select set_config('role', $1, true)", [b"anon"])
 
 
-async def test_steps_are_one_transaction_with_its_role(connection: Connection, database: Database) -> None:
+async def test_steps_share_one_transaction_and_role(connection: Connection, database: Database) -> None:
     database.execute("create table t (id int primary key); grant all on t to anon")
-    who = Step(b"select current_user::text")
-    assert await connection.send([BECOME, who]) == [("anon",)]
-    assert await connection.send([who]) == [("authenticator",)]
-    insert = prepared(b"insert into t values ($1::int)", b"1")
+    current_user = Step(b"select current_user::text")
+    assert await connection.send([BECOME, current_user]) == [("anon",)]
+    assert await connection.send([current_user]) == [("authenticator",)]
+    insert = prepared_step(b"insert into t values ($1::int)", b"1")
     with pytest.raises(psycopg.Error) as caught:
         await connection.send([BECOME, insert, insert])
     assert caught.value.sqlstate == "23505"
@@ -61,9 +61,7 @@ async def test_steps_are_one_transaction_with_its_role(connection: Connection, d
     assert database.execute("select count(*) from t") == [(1,)]
 
 
-async def test_a_constraint_that_is_checked_at_the_end_is_an_error(
-    connection: Connection, database: Database
-) -> None:
+async def test_deferred_constraint_violation_is_an_error(connection: Connection, database: Database) -> None:
     database.execute(
         "create table t (id int primary key, t int references t deferrable initially deferred);"
         "grant all on t to authenticator"
@@ -74,36 +72,35 @@ async def test_a_constraint_that_is_checked_at_the_end_is_an_error(
     assert connection.clean
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-async def test_it_is_known_what_was_prepared(connection: Connection, place: int) -> None:
-    first, second = prepared(b"select 1", name=b"first"), prepared(b"select 2", name=b"second")
+@pytest.mark.parametrize("position", [0, 1, 2])
+async def test_prepared_state_survives_an_error(connection: Connection, position: int) -> None:
+    first, second = prepared_step(b"select 1", name=b"first"), prepared_step(b"select 2", name=b"second")
     steps = [first, second]
-    steps.insert(place, prepared(b"select 1 / $1::int", b"0", name=b"failing"))
+    steps.insert(position, prepared_step(b"select 1 / $1::int", b"0", name=b"failing"))
     with pytest.raises(psycopg.errors.DivisionByZero):
         await connection.send(steps)
     named = "select name from pg_prepared_statements order by 1"
-    kept = {name for (name,) in await connection.query(named)}
+    on_server = {name for (name,) in await connection.query(named)}
     ready = {step.prepared.name.decode() for step in steps if step.prepared and step.prepared.ready}
-    assert kept == ready
-    assert len(kept) == place + 1
+    assert on_server == ready
+    assert len(on_server) == position + 1
     assert await connection.send([first, second]) == [(2,)]
 
 
 async def test_long_values_are_sent_whole(connection: Connection) -> None:
-    step = prepared(b"select length($1::text)", "é".encode() * 3_000_000)
+    step = prepared_step(b"select length($1::text)", "é".encode() * 3_000_000)
     for _ in range(2):
         assert await connection.send([step]) == [(3_000_000,)]
 
 
-async def test_a_message_that_cannot_be_sent_whole_is_no_part_of_the_next_one(connection: Connection) -> None:
+async def test_message_that_cannot_be_sent_closes_the_connection(connection: Connection) -> None:
     wrong: Any = Step(b"select $1", [7])  # type: ignore[list-item]
     with pytest.raises(TypeError):
         await connection.send([BECOME, wrong])
     assert connection.lost
 
 
-async def test_values_come_back_by_their_types(connection: Connection) -> None:
-    """JSON as bytes, identifiers as text."""
+async def test_result_values_have_python_types(connection: Connection) -> None:
     uuid = "5dd0f2a5-9d6a-4a3c-8f0a-2a1d3f6c7e10"
     [row] = await connection.query(
         "select 1::bigint, 'é', null::int, true, '{\"a\": 1}'::json, '[1]'::jsonb, array[1, 2], 1.5::float8,"
@@ -115,7 +112,7 @@ async def test_values_come_back_by_their_types(connection: Connection) -> None:
     )  # fmt: skip
 
 
-async def test_a_cancelled_message_leaves_the_connection_busy_until_it_ends(
+async def test_connection_is_busy_until_a_cancelled_message_ends(
     connection: Connection, database: Database, reactor: Any
 ) -> None:
     slow = connection.send(SLOW)
@@ -130,7 +127,7 @@ async def test_a_cancelled_message_leaves_the_connection_busy_until_it_ends(
     assert await connection.query("select 1") == [(1,)]
 
 
-async def test_a_connection_that_dies_is_noticed(
+async def test_terminated_connection_is_detected(
     connection: Connection, database: Database, reactor: Any
 ) -> None:
     slow = connection.send(SLOW)
@@ -144,14 +141,14 @@ async def test_a_connection_that_dies_is_noticed(
 @pytest.mark.parametrize(
     ("text", "at_value"), [(b"select $1::int", True), (b"select ($1::text)::int", False)]
 )
-async def test_a_value_that_its_type_refuses_is_told_from_one_that_a_statement_refuses(
+async def test_invalid_parameter_differs_from_a_cast_error(
     connection: Connection, server: Server, text: bytes, at_value: bool
 ) -> None:
     if server.version < 14:
         pytest.skip("PostgreSQL 13 does not tell")
     with pytest.raises(psycopg.Error) as caught:
-        await connection.send([prepared(text, b"x")])
-    refused = errors.from_postgres(caught.value, anonymous=True)
-    assert isinstance(refused, DatabaseError)
-    assert refused.code == "22P02"
-    assert refused.at_value is at_value
+        await connection.send([prepared_step(text, b"x")])
+    error = errors.from_postgres(caught.value, anonymous=True)
+    assert isinstance(error, DatabaseError)
+    assert error.code == "22P02"
+    assert error.at_value is at_value

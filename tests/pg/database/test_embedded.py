@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: started, kept, and gone with whoever started it."""
+"""The embedded PostgreSQL starts with the daemon and stops with it."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ WHO = "select current_user, current_database(), pg_has_role('service_role', 'usa
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """Give a directory that root's server user can enter too."""
+    """Return a directory that the server's user can enter if the tests run as root."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
-async def test_server_gives_the_login_role_a_database() -> None:
-    """The address is the login role's, which may become the API's roles and inherits none of them."""
+async def test_address_is_of_a_login_role_without_inherited_privileges() -> None:
     server = EmbeddedServer(None)
     uri = await server.start()
     try:
@@ -65,13 +64,13 @@ async def test_temporary_data_is_removed_and_stopping_twice_is_harmless() -> Non
     assert not Path(folder).parent.exists()
 
 
-async def test_named_directory_keeps_its_data(directory: Path) -> None:
+async def test_data_survives_in_a_named_directory(directory: Path) -> None:
     for expected in ([], [(1,)]):
         server = EmbeddedServer(directory / "new", "kept")
         await server.start()
         try:
-            found = await run_script(server.uri(), "select to_regclass('t') is not null")
-            assert found == [(bool(expected),)]
+            exists = await run_script(server.uri(), "select to_regclass('t') is not null")
+            assert exists == [(bool(expected),)]
             if not expected:
                 await run_script(server.uri(), "create table t as select 1 as a")
             else:
@@ -80,8 +79,7 @@ async def test_named_directory_keeps_its_data(directory: Path) -> None:
             await server.stop()
 
 
-async def test_second_server_on_the_same_data_is_refused_with_the_reason(directory: Path) -> None:
-    """PostgreSQL's own lock decides, and its words are passed on."""
+async def test_second_server_on_the_same_data_is_rejected(directory: Path) -> None:
     first = EmbeddedServer(directory)
     await first.start()
     try:
@@ -92,7 +90,7 @@ async def test_second_server_on_the_same_data_is_refused_with_the_reason(directo
         await first.stop()
 
 
-async def test_data_of_another_version_is_refused(directory: Path) -> None:
+async def test_data_of_another_version_is_rejected(directory: Path) -> None:
     (directory / "data").mkdir()
     (directory / "data" / "PG_VERSION").write_text("9\n")
     with pytest.raises(EmbeddedServerError, match="the data directory needs PostgreSQL 9 \\(installed: 1"):
@@ -100,8 +98,7 @@ async def test_data_of_another_version_is_refused(directory: Path) -> None:
     assert (directory / "data" / "PG_VERSION").read_text() == "9\n"
 
 
-async def test_server_that_does_not_start_says_why(directory: Path) -> None:
-    """Broken data is reported with PostgreSQL's last words."""
+async def test_error_of_a_server_that_does_not_start_contains_the_reason(directory: Path) -> None:
     (directory / "data").mkdir()
     (directory / "data" / "PG_VERSION").write_text(f"{find_binaries().major}\n")
     if os.geteuid() == 0:
@@ -110,7 +107,7 @@ async def test_server_that_does_not_start_says_why(directory: Path) -> None:
         await EmbeddedServer(directory).start()
 
 
-async def test_long_directory_is_no_obstacle(directory: Path) -> None:
+async def test_server_starts_in_a_directory_with_a_long_path(directory: Path) -> None:
     server = EmbeddedServer(directory / ("x" * 100))
     await server.start()
     [(sockets,)] = await run_script(server.uri(), "show unix_socket_directories")
@@ -119,7 +116,7 @@ async def test_long_directory_is_no_obstacle(directory: Path) -> None:
     assert not Path(sockets).exists()
 
 
-async def test_refused_statement_is_a_script_error() -> None:
+async def test_failed_statement_raises_a_script_error() -> None:
     server = EmbeddedServer(None)
     uri = await server.start()
     try:
@@ -131,8 +128,8 @@ async def test_refused_statement_is_a_script_error() -> None:
         await run_script(uri, "select 1")
 
 
-def test_server_ends_when_its_starter_is_killed() -> None:
-    """SIGKILL leaves the daemon no time to clean up, so the keeper does."""
+def test_server_stops_when_the_daemon_is_killed() -> None:
+    """The daemon cannot clean up after SIGKILL; the supervisor does."""
     program = """
 import os, signal, sys
 from twisted.internet import defer, task
@@ -154,22 +151,22 @@ task.react(lambda reactor: defer.ensureDeferred(main(reactor)))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
-def test_programs_in_a_closed_folder_are_copied_for_the_server_user(
+def test_programs_in_an_inaccessible_folder_are_copied(
     directory: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    found = find_binaries()
-    if not found.package:
+    binaries = find_binaries()
+    if not binaries.package:
         pytest.skip("the programs are the machine's, not the embedded extra's")
     closed = tmp_path_factory.mktemp("closed")
-    origin = Path(os.path.commonpath([folder.parent for folder in found.package]))
-    for folder in found.package:
+    origin = Path(os.path.commonpath([folder.parent for folder in binaries.package]))
+    for folder in binaries.package:
         shutil.copytree(folder, closed / folder.relative_to(origin), symlinks=True)
     closed.chmod(0o700)
     plan = {
         "directory": str(directory),
         "temporary": True,
-        "binaries": str(closed / found.folder.relative_to(origin)),
-        "package": [str(closed / folder.relative_to(origin)) for folder in found.package],
+        "binaries": str(closed / binaries.folder.relative_to(origin)),
+        "package": [str(closed / folder.relative_to(origin)) for folder in binaries.package],
     }
     running = subprocess.Popen(
         [sys.executable, "-P", "-m", embedded_supervisor.__name__, json.dumps(plan)],
@@ -186,7 +183,7 @@ def test_programs_in_a_closed_folder_are_copied_for_the_server_user(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
-async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: Path) -> None:
+async def test_directory_that_the_server_user_cannot_enter_is_rejected(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     with pytest.raises(
@@ -195,13 +192,12 @@ async def test_directory_that_the_server_user_cannot_enter_is_refused(tmp_path: 
         await EmbeddedServer(closed / "in").start()
 
 
-def test_missing_version_is_named() -> None:
+def test_error_contains_the_missing_version() -> None:
     with pytest.raises(PostgreSQLNotFound, match="needs PostgreSQL 7 \\(installed: "):
         find_binaries(7)
 
 
-def test_default_directory_is_the_user_s_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root's is under /var/lib, another user's where XDG says."""
+def test_default_directory_is_in_the_users_state_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert default_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/dataapi/embedded")
     assert default_directory({}) == Path.home() / ".local/state/dataapi/embedded"

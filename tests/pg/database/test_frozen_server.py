@@ -1,4 +1,4 @@
-"""A server that says nothing any more and closes no connection: what is done about it, and afterwards."""
+"""A server that no longer responds but closes no connection."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
 
     MakePool = Callable[..., Pool]
 
-pytestmark = pytest.mark.direct("a pooler keeps its clients while the server is away")
+pytestmark = pytest.mark.direct("a pooler holds its clients while the server is down")
 
 EAGER = Backoff(longest=0.3, random=lambda: 0.0)
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often, and give a server that lives all the time that a busy machine may take."""
+def _fast_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check often, but allow a live server the time that a busy machine may need."""
     monkeypatch.setattr(health, "CHECK_INTERVAL", 0.3)
     monkeypatch.setattr(health, "PROBE_TIMEOUT", 30.0)
     monkeypatch.setattr(health, "READY_TIMEOUT", 30.0)
 
 
 @contextmanager
-def silence(server: Server) -> Iterator[None]:
+def frozen_server(server: Server) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(health, "PROBE_TIMEOUT", 0.3)
         patching.setattr(health, "READY_TIMEOUT", 0.3)
         patching.setattr(cancel, "RESPONSE_TIMEOUT", 2.0)
-        comes_back = frozen(server)
+        unfreeze = frozen(server)
         try:
             yield
         finally:
-            comes_back()
+            unfreeze()
 
 
-async def started(make_pool: MakePool, database: Database, size: int, **named: Any) -> Pool:
+async def started_pool(make_pool: MakePool, database: Database, size: int, **options: Any) -> Pool:
     """Return a pool whose connections are all open and free."""
     uri = f"{database.uri}?connect_timeout=3"
-    pool = make_pool(uri=uri, size=size, backoff=EAGER, **named)
+    pool = make_pool(uri=uri, size=size, backoff=EAGER, **options)
     await pool.start()
     await open_all(pool, size)
     assert pool.figures().idle == size
@@ -72,32 +72,31 @@ def sleeping(database: Database) -> int:
     return int(count)
 
 
-async def heals(reactor: Any, pool: Pool) -> None:
-    """Wait until the pool answers again."""
+async def recovers(reactor: Any, pool: Pool) -> None:
+    """Wait until the pool works again."""
     await until(reactor, lambda: pool.available)
     assert await pool.run(message("select 1")) == [(1,)]
 
 
-async def test_idle_connections_that_do_not_answer_are_replaced(
+async def test_idle_connections_that_do_not_respond_are_replaced(
     make_pool: MakePool, server: Server, database: Database, reactor: Any
 ) -> None:
-    pool = await started(make_pool, database, 3)
+    pool = await started_pool(make_pool, database, 3)
     watching = running(pool.watch())
     watching.addErrback(lambda failure: failure.trap(defer.CancelledError))
-    with silence(server):
+    with frozen_server(server):
         await until(reactor, lambda: pool.figures().open == 0)
         assert not pool.available
         await until(reactor, lambda: "timeout expired" in str(pool.trouble))
-    await heals(reactor, pool)
+    await recovers(reactor, pool)
     watching.cancel()
 
 
-async def test_a_statement_whose_server_does_not_answer_is_given_up(
+async def test_statement_fails_with_503_if_the_server_does_not_respond(
     make_pool: MakePool, server: Server, database: Database, reactor: Any
 ) -> None:
-    """It fails with 503, though its connection looks alive, and the pool heals."""
-    pool = await started(make_pool, database, 1)
-    with silence(server):
+    pool = await started_pool(make_pool, database, 1)
+    with frozen_server(server):
         waiting = running(pool.fetch("select 1"))
         await pool._liveness.probe_quiet()
         assert not waiting.called
@@ -105,11 +104,11 @@ async def test_a_statement_whose_server_does_not_answer_is_given_up(
         with pytest.raises(DatabaseUnavailable) as caught:
             await waiting
         assert (caught.value.status, caught.value.code) == (503, "PGRST001")
-    await heals(reactor, pool)
+    await recovers(reactor, pool)
 
 
-async def test_a_long_statement_of_a_living_server_goes_on(make_pool: MakePool, database: Database) -> None:
-    pool = await started(make_pool, database, 1)
+async def test_long_statement_on_a_live_server_continues(make_pool: MakePool, database: Database) -> None:
+    pool = await started_pool(make_pool, database, 1)
     slow = running(pool.run(message("select 'done', pg_sleep(1.5)")))
     for _ in range(3):
         await pool._liveness.probe_quiet()
@@ -119,16 +118,16 @@ async def test_a_long_statement_of_a_living_server_goes_on(make_pool: MakePool, 
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_readiness_is_the_databases_word(
+async def test_readiness_check_detects_a_frozen_server(
     make_pool: MakePool, server: Server, database: Database, reactor: Any, busy: bool
 ) -> None:
-    pool = await started(make_pool, database, 2)
+    pool = await started_pool(make_pool, database, 2)
     statements = "select pg_sleep(0.5)" if busy else "select 1"
-    asked = [running(pool.run(message(statements))) for _ in range(2)]
+    pending = [running(pool.run(message(statements))) for _ in range(2)]
     await pool.check()
     assert pool.available
-    await defer.gatherResults(asked)
-    with silence(server):
+    await defer.gatherResults(pending)
+    with frozen_server(server):
         waiting = [running(pool.run(message("select 1"))) for _ in range(2 if busy else 0)]
         await pool.check()
         assert not pool.available
@@ -137,11 +136,11 @@ async def test_readiness_is_the_databases_word(
         await outcome
     await until(reactor, lambda: not pool.figures().in_use)
     await pool.check()
-    await heals(reactor, pool)
+    await recovers(reactor, pool)
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-async def test_giving_up_many_statements_holds_up_nothing(
+async def test_cancelling_many_statements_uses_no_threads_and_one_request(
     make_pool: MakePool,
     server: Server,
     database: Database,
@@ -149,34 +148,34 @@ async def test_giving_up_many_statements_holds_up_nothing(
     monkeypatch: pytest.MonkeyPatch,
     pooled: bool,
 ) -> None:
-    pool = await started(make_pool, database, 8)
+    pool = await started_pool(make_pool, database, 8)
     for session in pool._sessions:
         session.connection.pooled = pooled
     sent: list[int] = []
     send = cancel._Server._send
 
-    async def counted(self: Any, text: str, pid: int) -> None:
+    async def count_and_send(self: Any, text: str, pid: int) -> None:
         sent.append(pid)
         await send(self, text, pid)
 
-    monkeypatch.setattr(cancel._Server, "_send", counted)
+    monkeypatch.setattr(cancel._Server, "_send", count_and_send)
     threads = threading.active_count()
-    with silence(server):
+    with frozen_server(server):
         waiting = [running(pool.run(message("select 1"))) for _ in range(8)]
-        for one in waiting:
-            one.cancel()
+        for each in waiting:
+            each.cancel()
         for success, _ in await defer.DeferredList(waiting, consumeErrors=True):
             assert not success
         while pool.figures().open:
             await task.deferLater(reactor, 0.01)
             assert threading.active_count() <= threads
         assert len(sent) == (0 if pooled else 1)
-    await heals(reactor, pool)
+    await recovers(reactor, pool)
     await until(reactor, lambda: threading.active_count() <= threads)
 
 
-async def test_a_pool_in_use_is_available_again(make_pool: MakePool, database: Database) -> None:
-    pool = await started(make_pool, database, 1)
+async def test_pool_is_available_again_after_a_response(make_pool: MakePool, database: Database) -> None:
+    pool = await started_pool(make_pool, database, 1)
     await pool._liveness.probe_quiet()
     pool._liveness.silent = True
     await pool.run(message("select 1"))
@@ -184,20 +183,20 @@ async def test_a_pool_in_use_is_available_again(make_pool: MakePool, database: D
     assert pool.available
 
 
-async def test_a_silent_server_without_a_successor_is_kept(
+async def test_silent_server_without_a_successor_stays_primary(
     server: Server, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given_up: list[dict[str, str]] = []
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    failed_over: list[dict[str, str]] = []
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
     uri = f"host=127.0.0.1,127.0.0.1 port={server.port},{port} dbname={database.name} user=authenticator"
-    watch = FailoverWatch(reactor, uri, Succession(), given_up.append)
+    watch = FailoverWatch(reactor, uri, Succession(), failed_over.append)
     await watch.check()
     primary = watch._connection
     assert primary is not None
     try:
         monkeypatch.setattr(failover, "PROBE_TIMEOUT", 0.3)
-        with silence(server):
+        with frozen_server(server):
             await watch.check()
             assert primary.busy
             await watch.check()
@@ -208,40 +207,40 @@ async def test_a_silent_server_without_a_successor_is_kept(
         assert not primary.lost
     finally:
         primary.close()
-    assert given_up == []
+    assert failed_over == []
 
 
-async def test_a_listener_listens_again(server: Server, database: Database, reactor: Any) -> None:
-    heard: list[str] = []
+async def test_listener_reconnects(server: Server, database: Database, reactor: Any) -> None:
+    received: list[str] = []
     listener = Listener(
         reactor,
         f"{database.uri}?connect_timeout=3",
         ["pgrst"],
-        on_notification=lambda _, payload: heard.append(payload),
-        on_reconnect=lambda: heard.append("again"),
+        on_notification=lambda _, payload: received.append(payload),
+        on_reconnect=lambda: received.append("again"),
         backoff=EAGER,
     )
     await listener.start()
     try:
-        with silence(server):
+        with frozen_server(server):
             await until(reactor, lambda: not listener.listening)
         await until(reactor, lambda: listener.listening)
-        assert heard == ["again"]
+        assert received == ["again"]
         database.execute("notify pgrst, 'news'")
-        await until(reactor, lambda: heard == ["again", "news"])
+        await until(reactor, lambda: received == ["again", "news"])
     finally:
         await listener.stop()
 
 
 @pytest.fixture
 def proxy(reactor: Any, database: Database) -> Iterator[FreezingProxy]:
-    """Put a proxy before the database whose connections can freeze."""
-    made = FreezingProxy(reactor, database)
-    yield made
-    blockon(running(made.stop()))
+    """Return a proxy for the database that can freeze connections."""
+    new = FreezingProxy(reactor, database)
+    yield new
+    blockon(running(new.stop()))
 
 
-async def test_own_statement_on_a_frozen_connection_is_given_up(
+async def test_timeout_of_a_statement_closes_frozen_connections(
     make_pool: MakePool, proxy: FreezingProxy, reactor: Any
 ) -> None:
     pool = make_pool(uri=proxy.uri, size=3, backoff=EAGER)

@@ -1,4 +1,4 @@
-"""``db-uri = postgresql://``: libpq's environment says where the database is, to the daemon as to psql."""
+"""``db-uri = postgresql://`` uses libpq's environment variables, as psql does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dataapi.database.pool import Pool
     from support.postgres import Database, Server
 
-NOWHERE = "postgresql://"
+EMPTY_URI = "postgresql://"
 
 
 @pytest.fixture(params=["address", "name", "socket", "service"])
@@ -29,7 +29,7 @@ def environment(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> str:
-    """Set the variables that lead to this test's database."""
+    """Set the variables that name this test's database."""
     hosts = {"address": "127.0.0.1", "name": "localhost", "socket": str(server.folder)}
     if request.param == "service":
         (tmp_path / "services").write_text(f"[here]\nhost=localhost\nport={server.port}\n", "utf-8")
@@ -44,18 +44,17 @@ def environment(
 
 
 @pytest.mark.usefixtures("environment")
-async def test_the_environment_leads_to_the_database(
+async def test_pool_and_check_config_use_the_environment(
     database: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """The pool, the commands and ``check-config`` find it."""
     database.execute("create table item (id int primary key); grant select on item to anon")
-    pool = make_pool(uri=NOWHERE)
+    pool = make_pool(uri=EMPTY_URI)
     await pool.start()
     assert await pool.run(message("select current_database()")) == [(database.name,)]
-    with connected(NOWHERE) as fetch:
+    with connected(EMPTY_URI) as fetch:
         assert fetch("select current_user::text", ()) == [("authenticator",)]
-    assert not any(finding.wrong for finding in inspect(Project("ref", "acme", NOWHERE)))
+    assert not any(finding.wrong for finding in inspect(Project("ref", "acme", EMPTY_URI)))
 
 
-async def test_names_of_the_environment_are_looked_up_without_blocking(environment: str) -> None:
-    assert address.has_host_names(address.parameters(NOWHERE)) == (environment in ("name", "service"))
+async def test_host_names_from_the_environment_are_resolved_asynchronously(environment: str) -> None:
+    assert address.has_host_names(address.parameters(EMPTY_URI)) == (environment in ("name", "service"))

@@ -1,4 +1,4 @@
-"""The listener hears what is notified, and survives the loss of its connection."""
+"""The listener receives notifications and reconnects after a lost connection."""
 
 from __future__ import annotations
 
@@ -16,57 +16,55 @@ if TYPE_CHECKING:
 
     from support.postgres import Database, Server
 
-pytestmark = pytest.mark.direct("a pooler passes no notifications on")
+pytestmark = pytest.mark.direct("a pooler forwards no notifications")
 
 
-class Heard:
-    """What a listener has called back."""
+class Received:
+    """Calls that a listener made."""
 
     def __init__(self) -> None:
         self.notifications: list[tuple[str, str]] = []
         self.reconnects = 0
 
     def notified(self, channel: str, payload: str) -> None:
-        """Remember a notification; one payload makes trouble."""
+        """Record a notification. The payload "trouble" raises an error."""
         self.notifications.append((channel, payload))
         if payload == "trouble":
             raise ValueError(payload)
 
     def reconnected(self) -> None:
-        """Count a reconnect."""
         self.reconnects += 1
 
 
 @pytest.fixture
-def heard() -> Heard:
-    """Give an empty record."""
-    return Heard()
+def received() -> Received:
+    return Received()
 
 
 @pytest.fixture
-def make_listener(database: Database, heard: Heard, reactor: Any) -> Iterator[Callable[[], Listener]]:
-    """Give a function that makes a listener on two channels; it is stopped at the end."""
-    made: list[Listener] = []
+def make_listener(database: Database, received: Received, reactor: Any) -> Iterator[Callable[[], Listener]]:
+    """Return a function that creates a listener on two channels. Listeners are stopped after the test."""
+    listeners: list[Listener] = []
 
     def make() -> Listener:
         listener = Listener(
             reactor,
             database.uri,
             ["pgrst", 'odd "channel"'],
-            on_notification=heard.notified,
-            on_reconnect=heard.reconnected,
+            on_notification=received.notified,
+            on_reconnect=received.reconnected,
             backoff=Backoff(random=lambda: 0.0),
         )
-        made.append(listener)
+        listeners.append(listener)
         return listener
 
     yield make
-    for listener in made:
+    for listener in listeners:
         pytest_twisted.blockon(defer.Deferred.fromCoroutine(listener.stop()))
 
 
 async def test_notifications_arrive_in_order(
-    make_listener: Callable[[], Listener], heard: Heard, database: Database, reactor: Any
+    make_listener: Callable[[], Listener], received: Received, database: Database, reactor: Any
 ) -> None:
     listener = make_listener()
     await listener.start()
@@ -76,37 +74,45 @@ async def test_notifications_arrive_in_order(
         "select pg_notify('odd \"channel\"', 'é')"
     )
     database.execute("notify pgrst")
-    await until(reactor, lambda: len(heard.notifications) == 3)
-    assert heard.notifications == [("pgrst", "reload schema"), ('odd "channel"', "é"), ("pgrst", "")]
-    assert heard.reconnects == 0
+    await until(reactor, lambda: len(received.notifications) == 3)
+    assert received.notifications == [("pgrst", "reload schema"), ('odd "channel"', "é"), ("pgrst", "")]
+    assert received.reconnects == 0
 
 
-async def test_listening_goes_on_after_the_connection_was_killed(
-    make_listener: Callable[[], Listener], heard: Heard, server: Server, database: Database, reactor: Any
+async def test_listener_reconnects_after_its_connection_was_killed(
+    make_listener: Callable[[], Listener],
+    received: Received,
+    server: Server,
+    database: Database,
+    reactor: Any,
 ) -> None:
     await make_listener().start()
     server.terminate_backends(database)
-    await until(reactor, lambda: heard.reconnects == 1)
+    await until(reactor, lambda: received.reconnects == 1)
     database.execute("notify pgrst, 'again'")
-    await until(reactor, lambda: heard.notifications == [("pgrst", "again")])
+    await until(reactor, lambda: received.notifications == [("pgrst", "again")])
 
 
-async def test_listening_goes_on_after_a_restart_of_the_server(
-    make_listener: Callable[[], Listener], heard: Heard, server: Server, database: Database, reactor: Any
+async def test_listener_reconnects_after_a_server_restart(
+    make_listener: Callable[[], Listener],
+    received: Received,
+    server: Server,
+    database: Database,
+    reactor: Any,
 ) -> None:
     listener = make_listener()
     await listener.start()
     await threads.deferToThread(server.stop)
     await until(reactor, lambda: not listener.listening)
     await threads.deferToThread(server.start)
-    await until(reactor, lambda: heard.reconnects == 1)
+    await until(reactor, lambda: received.reconnects == 1)
     assert listener.listening
     database.execute("notify pgrst, 'after'")
-    await until(reactor, lambda: heard.notifications == [("pgrst", "after")])
+    await until(reactor, lambda: received.notifications == [("pgrst", "after")])
 
 
-async def test_starting_without_a_server_listens_when_it_comes(
-    make_listener: Callable[[], Listener], heard: Heard, server: Server, reactor: Any
+async def test_listener_connects_once_the_server_starts(
+    make_listener: Callable[[], Listener], received: Received, server: Server, reactor: Any
 ) -> None:
     server.stop()
     listener = make_listener()
@@ -116,20 +122,20 @@ async def test_starting_without_a_server_listens_when_it_comes(
     finally:
         server.start()
     await until(reactor, lambda: listener.listening)
-    assert heard.reconnects == 1
+    assert received.reconnects == 1
 
 
-async def test_a_callback_that_fails_does_not_end_the_listening(
-    make_listener: Callable[[], Listener], heard: Heard, database: Database, reactor: Any
+async def test_failing_callback_does_not_stop_the_listener(
+    make_listener: Callable[[], Listener], received: Received, database: Database, reactor: Any
 ) -> None:
     await make_listener().start()
     database.execute("notify pgrst, 'trouble'")
     database.execute("notify pgrst, 'next'")
-    await until(reactor, lambda: len(heard.notifications) == 2)
-    assert heard.notifications[1] == ("pgrst", "next")
+    await until(reactor, lambda: len(received.notifications) == 2)
+    assert received.notifications[1] == ("pgrst", "next")
 
 
-async def test_nothing_is_heard_after_stop(
+async def test_stopped_listener_closes_its_connection(
     make_listener: Callable[[], Listener], server: Server, database: Database
 ) -> None:
     listener = make_listener()

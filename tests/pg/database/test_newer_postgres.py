@@ -1,4 +1,4 @@
-"""What newer versions of PostgreSQL brought; each test is skipped on a server that lacks it."""
+"""Features of newer PostgreSQL versions. Each test is skipped on a server without the feature."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def periods(server: Server, eighteen: Service) -> Service:
     return eighteen
 
 
-async def test_virtual_generated_columns_are_read_and_never_written(eighteen: Service) -> None:
-    answer = await eighteen.rest("GET", "child?select=id,twice&twice=eq.2&order=id")
-    assert answer.body == [{"id": 1, "twice": 2}, {"id": 2, "twice": 2}]
+async def test_virtual_generated_columns_are_read_only(eighteen: Service) -> None:
+    response = await eighteen.rest("GET", "child?select=id,twice&twice=eq.2&order=id")
+    assert response.body == [{"id": 1, "twice": 2}, {"id": 2, "twice": 2}]
     assert (await eighteen.rest("GET", "cheap?id=eq.1")).body == [{"id": 1, "twice": 2}]
     assert await eighteen.rows("child", "twice", "filter: {id: {eq: 1}}") == [{"twice": 2}]
     schema = eighteen.schema()
@@ -69,18 +69,18 @@ async def test_virtual_generated_columns_are_read_and_never_written(eighteen: Se
     assert "twice" not in schema.schema.type_map["childUpdateInput"].fields  # type: ignore[attr-defined]
 
 
-async def test_keys_that_are_not_enforced_relate_rows_but_promise_none(eighteen: Service) -> None:
+async def test_foreign_key_that_is_not_enforced_is_a_nullable_relationship(eighteen: Service) -> None:
     assert await eighteen.rows("child", "id parent { name }") == [
         {"id": 1, "parent": {"name": "one"}},
         {"id": 2, "parent": None},
     ]
     fields = eighteen.schema().object_type("child").fields
     assert (str(fields["parent"].type), str(fields["note"].type)) == ("parent", "String")
-    answer = await eighteen.rest("GET", "child?select=id,parent(name)&id=eq.2")
-    assert answer.body == [{"id": 2, "parent": None}]
+    response = await eighteen.rest("GET", "child?select=id,parent(name)&id=eq.2")
+    assert response.body == [{"id": 2, "parent": None}]
 
 
-async def test_a_temporal_key_identifies_rows(periods: Service) -> None:
+async def test_temporal_key_identifies_rows(periods: Service) -> None:
     data = await periods.data("{ roomCollection { edges { node { nodeId price } } } }")
     rows = nodes(data["roomCollection"])
     assert [row["price"] for row in rows] == [10, 11]
@@ -89,27 +89,27 @@ async def test_a_temporal_key_identifies_rows(periods: Service) -> None:
     assert node == {"node": {"price": 11}}
 
 
-async def test_a_temporal_key_is_no_target_of_an_upsert(periods: Service) -> None:
-    """PostgreSQL has no ``on conflict`` for it: GraphQL does not offer it, REST hands its refusal on."""
+async def test_temporal_key_is_no_upsert_target(periods: Service) -> None:
+    """PostgreSQL supports no ``on conflict`` for it: GraphQL omits the key, REST returns the error."""
     sdl = print_schema(periods.schema().schema)
     assert "enum bookingConflictConstraint" in sdl
     assert "enum roomConflictConstraint" not in sdl
-    answer = await periods.rest(
+    response = await periods.rest(
         "POST", "room", {"id": 1, "valid": "[2026-01-01,2026-02-01)", "price": 12},
         headers={"Prefer": "resolution=merge-duplicates"},
     )  # fmt: skip
-    assert (answer.status, answer.body["code"]) == (400, "42P10")
+    assert (response.status, response.body["code"]) == (400, "42P10")
 
 
-async def test_a_key_over_periods_is_no_relationship(periods: Service) -> None:
-    answer = await periods.rest("GET", "booking?select=id,room(price)")
-    assert (answer.status, answer.body["code"]) == (400, "PGRST200")
+async def test_foreign_key_with_a_period_is_no_relationship(periods: Service) -> None:
+    response = await periods.rest("GET", "booking?select=id,room(price)")
+    assert (response.status, response.body["code"]) == (400, "PGRST200")
     assert "room" not in periods.schema().object_type("booking").fields
 
 
 @pytest.fixture
 def limited(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a function that takes too long for its transaction."""
+    """Serve a function that exceeds its transaction_timeout."""
     if server.version < 17:
         pytest.skip("needs PostgreSQL 17")
     database = server.create_database(
@@ -120,18 +120,18 @@ def limited(server: Server, reactor: Any) -> Iterator[Service]:
         yield service
 
 
-async def test_a_time_limit_of_transactions_is_named(limited: Service) -> None:
-    answer = await limited.rest("POST", "rpc/slow", {})
-    assert (answer.status, answer.body["code"]) == (500, "25P04")
-    assert "transaction_timeout" in answer.body["message"]
+async def test_exceeded_transaction_timeout_is_named_in_the_error(limited: Service) -> None:
+    response = await limited.rest("POST", "rpc/slow", {})
+    assert (response.status, response.body["code"]) == (500, "25P04")
+    assert "transaction_timeout" in response.body["message"]
     assert "transaction_timeout" in (await limited.ask("mutation { slow }")).error
     assert (await limited.rest("GET", "")).status == 200
 
 
-async def test_a_member_that_may_not_take_a_role_on_asks_a_server_all_the_same(
+async def test_server_watch_works_without_the_set_option(
     server: Server, database: Database, reactor: Any
 ) -> None:
-    """PostgreSQL 16 lets a role be granted without that."""
+    """PostgreSQL 16 can grant membership in a role without the right to SET ROLE."""
     if server.version < 16:
         pytest.skip("needs PostgreSQL 16")
     database.execute("grant pg_read_all_stats to authenticator with set false")

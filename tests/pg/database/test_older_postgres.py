@@ -1,4 +1,4 @@
-"""A PostgreSQL that is too old is refused, and the refusal says why."""
+"""A PostgreSQL version that is too old is rejected with the reason."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _everything_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+def _every_version_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "MINIMUM_VERSION", 99)
 
 
-async def test_an_old_server_is_reported_by_readiness_and_check_config(
+async def test_old_server_is_reported_by_readiness_and_check_config(
     server: Server, database: Database, reactor: Any
 ) -> None:
     project = Project("abcdefghijklmnopqrst", "acme", database.uri, jwt_secret="s" * 32)
@@ -41,7 +41,7 @@ async def test_an_old_server_is_reported_by_readiness_and_check_config(
     assert "is too old" in finding.text
 
 
-async def test_nothing_is_asked_of_an_old_server(make_pool: Callable[..., Pool]) -> None:
+async def test_pool_sends_no_query_to_an_old_server(make_pool: Callable[..., Pool]) -> None:
     pool = make_pool(size=1)
     await pool.start()
     assert not pool.available

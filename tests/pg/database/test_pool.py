@@ -1,4 +1,4 @@
-"""What a pool does while its connections live."""
+"""A connection pool while its connections live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STORABLE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 
 
-async def test_a_message_runs_under_its_role_and_settings(pool: Pool) -> None:
+async def test_message_runs_under_its_role_and_settings(pool: Pool) -> None:
     rows = await pool.run(
         message(
             "select current_user::text, current_setting('request.jwt.claims')",
@@ -44,14 +44,14 @@ async def test_role_and_settings_end_with_the_message(make_pool: MakePool) -> No
     assert rows == [("authenticator", "")]
 
 
-async def test_the_last_of_several_statements_answers(pool: Pool, database: Database) -> None:
+async def test_result_is_that_of_the_last_statement(pool: Pool, database: Database) -> None:
     database.execute("create table t (id int); grant all on t to anon")
     insert = Bound(Statement("insert into t values ($1)", ("int",)), ("1",))
     count = Bound(Statement("select count(*) from t", ()))
     assert await pool.run(Message("anon", (), (insert, insert, count), read_only=False)) == [(2,)]
 
 
-async def test_an_error_undoes_the_earlier_statements(pool: Pool, database: Database) -> None:
+async def test_error_rolls_back_earlier_statements(pool: Pool, database: Database) -> None:
     database.execute("create table t (id int primary key); grant all on t to anon")
     insert = Bound(Statement("insert into t values ($1)", ("int",)), ("1",))
     with pytest.raises(DatabaseError) as caught:
@@ -61,7 +61,7 @@ async def test_an_error_undoes_the_earlier_statements(pool: Pool, database: Data
     assert await pool.run(Message("anon", (), (insert,), read_only=False)) == []
 
 
-async def test_a_read_only_message_refuses_to_write(pool: Pool, database: Database) -> None:
+async def test_read_only_message_cannot_write(pool: Pool, database: Database) -> None:
     database.execute(
         "create table t (id int); grant all on t to anon;"
         "create function sneak() returns int language sql volatile as 'insert into t values (1) returning id'"
@@ -73,31 +73,31 @@ async def test_a_read_only_message_refuses_to_write(pool: Pool, database: Databa
 
 
 @pytest.mark.parametrize("role", ["", "none", "nobody_here"])
-async def test_a_role_that_does_not_exist_is_unauthenticated(pool: Pool, role: str) -> None:
-    """An unknown role is 401; ``none``, which PostgreSQL takes for the login role, is one of them."""
+async def test_unknown_role_is_401(pool: Pool, role: str) -> None:
+    """PostgreSQL treats ``none`` as the login role; we reject it like an unknown role."""
     with pytest.raises(DatabaseError) as caught:
         await pool.run(message("select 1", role=role))
     assert (caught.value.status, caught.value.code) == (401, "22023")
     assert caught.value.message == f'role "{role}" does not exist'
 
 
-async def test_a_role_that_may_not_be_assumed_is_refused(pool: Pool) -> None:
+async def test_role_that_may_not_be_assumed_is_403(pool: Pool) -> None:
     with pytest.raises(DatabaseError) as caught:
         await pool.run(message("select 1", role="postgres"))
     assert (caught.value.status, caught.value.code) == (403, "42501")
 
 
-async def test_a_missing_privilege_is_401_for_anon_and_403_for_others(pool: Pool, database: Database) -> None:
+async def test_missing_privilege_is_401_for_anon_and_403_for_others(pool: Pool, database: Database) -> None:
     database.execute("create table secret (id int)")
-    seen = []
+    errors_seen = []
     for role in ("anon", "authenticated"):
         with pytest.raises(DatabaseError) as caught:
             await pool.run(message("select * from secret", role=role))
-        seen.append((caught.value.status, caught.value.code))
-    assert seen == [(401, "42501"), (403, "42501")]
+        errors_seen.append((caught.value.status, caught.value.code))
+    assert errors_seen == [(401, "42501"), (403, "42501")]
 
 
-async def test_an_error_carries_message_details_and_hint(pool: Pool) -> None:
+async def test_error_contains_message_details_and_hint(pool: Pool) -> None:
     text = (
         "do $$ begin raise 'no %', 'way' using detail = 'because', hint = 'do not', errcode = 'PT418'; end $$"
     )
@@ -109,7 +109,7 @@ async def test_an_error_carries_message_details_and_hint(pool: Pool) -> None:
     )  # fmt: skip
 
 
-async def test_messages_do_not_name_the_aliases_of_statements(pool: Pool) -> None:
+async def test_error_messages_contain_no_aliases_of_statements(pool: Pool) -> None:
     gone = Statement('select "t~12".titel from (select 1 as title) as "t~12"', ())
     with pytest.raises(DatabaseError) as caught:
         await pool.run(Message("anon", (), (Bound(gone),)))
@@ -119,10 +119,9 @@ async def test_messages_do_not_name_the_aliases_of_statements(pool: Pool) -> Non
 
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("value", ["a\0b", "a\ud800b"])
-async def test_what_postgresql_cannot_store_is_the_clients_mistake(
+async def test_text_that_postgresql_cannot_store_is_400(
     make_pool: MakePool, prepared: bool, value: str
 ) -> None:
-    """NUL and lone surrogates get a clear 400, and the statement works with the next value."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     statement = Statement("select $1", ("text",))
@@ -136,7 +135,7 @@ async def test_what_postgresql_cannot_store_is_the_clients_mistake(
 @pytest.mark.parametrize(
     "value", ["'; drop table t; --", "\\'; x", "$1 %s %% $$", "\\", "E'\\x41'", "😀é\u2028", ""]
 )
-async def test_a_value_is_never_sql(make_pool: MakePool, prepared: bool, value: str) -> None:
+async def test_value_is_never_sql(make_pool: MakePool, prepared: bool, value: str) -> None:
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     sent = message("select $1, current_setting('request.x'), '100%'", value, settings=(("request.x", value),))
@@ -144,15 +143,13 @@ async def test_a_value_is_never_sql(make_pool: MakePool, prepared: bool, value: 
 
 
 @given(value=STORABLE, claim=STORABLE)
-async def test_any_text_survives_the_way_there_and_back(pool: Pool, value: str, claim: str) -> None:
-    """Whatever text PostgreSQL can hold comes back unchanged."""
+async def test_any_storable_text_is_returned_unchanged(pool: Pool, value: str, claim: str) -> None:
     statement = Bound(Statement("select $1, current_setting('request.x')", ("text",)), (value,))
     assert await pool.run(Message("anon", (("request.x", claim),), (statement,))) == [(value, claim)]
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_values_take_their_slots_types(make_pool: MakePool, prepared: bool) -> None:
-    """Typed slots are cast, untyped ones are inferred, and None is NULL."""
+async def test_values_are_cast_to_the_types_of_their_slots(make_pool: MakePool, prepared: bool) -> None:
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     sent = message(
@@ -163,14 +160,13 @@ async def test_values_take_their_slots_types(make_pool: MakePool, prepared: bool
     assert await pool.run(sent) == [(42, True, None, 6)]
 
 
-async def test_json_comes_back_as_bytes(pool: Pool) -> None:
-    """JSON is passed through, never parsed."""
+async def test_json_is_returned_as_bytes(pool: Pool) -> None:
     rows = await pool.run(message("""select '{"a": "é"}'::json, '[1]'::jsonb, null::json"""))
     assert rows == [('{"a": "é"}'.encode(), b"[1]", None)]
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_the_search_path_applies(make_pool: MakePool, database: Database, prepared: bool) -> None:
+async def test_search_path_applies(make_pool: MakePool, database: Database, prepared: bool) -> None:
     database.execute('create schema "o\'dd "" one"; create schema two; grant usage on schema two to anon')
     pool = make_pool(size=1, search_path=("o'dd \" one", "two"), prepared_statements=prepared)
     await pool.start()
@@ -178,8 +174,7 @@ async def test_the_search_path_applies(make_pool: MakePool, database: Database, 
     assert rows == [('"o\'dd "" one", "two"',)]
 
 
-async def test_fetch_takes_values_and_several_statements(pool: Pool, database: Database) -> None:
-    """The daemon's own SQL may hold values, literals that look like slots, and several statements."""
+async def test_fetch_accepts_values_and_several_statements(pool: Pool, database: Database) -> None:
     database.execute("create table t (id int); grant all on t to authenticator")
     rows = await pool.fetch(
         "insert into public.t values ($1), ($1); select count(*), '$1 %' from public.t where id = $1", (7,)
@@ -187,19 +182,18 @@ async def test_fetch_takes_values_and_several_statements(pool: Pool, database: D
     assert rows == [(2, "$1 %")]
 
 
-async def test_messages_beyond_the_pools_size_wait_their_turn(make_pool: MakePool) -> None:
+async def test_messages_wait_while_all_connections_are_in_use(make_pool: MakePool) -> None:
     pool = make_pool(size=2)
     await pool.start()
-    answers = await defer.gatherResults(
+    results = await defer.gatherResults(
         [running(pool.run(message("select $1::int, pg_sleep(0.01)", str(n)))) for n in range(20)]
     )
-    assert [rows[0][0] for rows in answers] == list(range(20))
+    assert [rows[0][0] for rows in results] == list(range(20))
     figures = pool.figures()
     assert (figures.open, figures.idle, figures.waiting, figures.connects) == (2, 2, 0, 2)
 
 
-async def test_who_waits_too_long_gets_504(make_pool: MakePool, database: Database) -> None:
-    """An exhausted pool answers with PGRST003 after the acquisition timeout, and works again later."""
+async def test_acquisition_timeout_is_504(make_pool: MakePool, database: Database) -> None:
     pool = make_pool(size=1, acquisition_timeout=0.1)
     await pool.start()
     with latched(database):
@@ -214,7 +208,7 @@ async def test_who_waits_too_long_gets_504(make_pool: MakePool, database: Databa
     assert await pool.run(message("select 1")) == [(1,)]
 
 
-async def test_a_result_may_lead_to_the_next_message_with_one_connection(make_pool: MakePool) -> None:
+async def test_callback_of_a_result_can_run_a_message_with_one_connection(make_pool: MakePool) -> None:
     pool = make_pool(size=1)
     await pool.start()
     first = running(pool.run(message("select 1")))
@@ -222,18 +216,18 @@ async def test_a_result_may_lead_to_the_next_message_with_one_connection(make_po
     assert await first == [("1",)]
 
 
-async def test_many_who_wait_in_vain_do_not_exhaust_the_stack(make_pool: MakePool) -> None:
+async def test_many_failing_messages_do_not_exhaust_the_stack(make_pool: MakePool) -> None:
     pool = make_pool(size=1, acquisition_timeout=FOR_EVER)
     await pool.start()
     slow = running(pool.run(message("select pg_sleep(0.1)")))
-    bad = [running(pool.run(message("select $1", "\0"))) for _ in range(3000)]
-    results = await defer.DeferredList(bad, consumeErrors=True)
+    invalid = [running(pool.run(message("select $1", "\0"))) for _ in range(3000)]
+    results = await defer.DeferredList(invalid, consumeErrors=True)
     assert all(not success and failure.value.status == 400 for success, failure in results)
     await slow
     assert await pool.run(message("select 1")) == [(1,)]
 
 
-async def test_timeouts_of_statements_and_locks_keep_the_connection(
+async def test_connection_survives_statement_and_lock_timeouts(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
     database.execute("create table t (id int); insert into t values (1); grant all on t to anon")
@@ -253,13 +247,13 @@ async def test_timeouts_of_statements_and_locks_keep_the_connection(
     assert pool.figures().connects == 2
 
 
-async def test_a_large_message_and_a_large_answer_pass(pool: Pool) -> None:
+async def test_large_messages_and_results_are_not_truncated(pool: Pool) -> None:
     value = "x'\\é" * 2_000_000
     assert await pool.run(message("select $1", value)) == [(value,)]
 
 
-@pytest.mark.direct("a pooler's processes are nobody's own")
-async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_pool: MakePool) -> None:
+@pytest.mark.direct("a pooler shares its server processes")
+async def test_renew_replaces_connections_in_use_once_they_are_idle(make_pool: MakePool) -> None:
     pool = make_pool(size=2)
     await pool.start()
     pid = "select pg_backend_pid()"
@@ -276,8 +270,7 @@ async def test_connections_are_renewed_and_those_in_use_when_they_are_free(make_
     assert pool.figures().open <= 2
 
 
-async def test_old_connections_serve_until_there_is_a_new_one(make_pool: MakePool) -> None:
-    """The pool is available all the time, so that a reload takes no daemon out of service."""
+async def test_pool_stays_available_while_connections_are_renewed(make_pool: MakePool) -> None:
     pool = make_pool(size=1)
     await pool.start()
     pid = "select pg_backend_pid()"
@@ -292,7 +285,7 @@ async def test_old_connections_serve_until_there_is_a_new_one(make_pool: MakePoo
     assert pool.figures().open == 1
 
 
-async def test_stop_lets_running_statements_finish(make_pool: MakePool, database: Database) -> None:
+async def test_stop_waits_for_running_statements(make_pool: MakePool, database: Database) -> None:
     pool = make_pool(size=2)
     await pool.start()
     with latched(database):
@@ -306,10 +299,9 @@ async def test_stop_lets_running_statements_finish(make_pool: MakePool, database
     assert pool.figures().open == 0
 
 
-async def test_stop_cancels_what_outlives_the_grace_time(
+async def test_stop_cancels_statements_after_the_grace_time(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
-    """After the grace time the caller gets 503 and the server does not go on with the statement."""
     pool = make_pool(size=1)
     await pool.start()
     slow = running(pool.run(message("select 'outlives', pg_sleep(60)")))

@@ -1,4 +1,4 @@
-"""``db-pool-max-idletime`` and ``db-pool-max-lifetime``, and that no request notices them."""
+"""``db-pool-max-idletime`` and ``db-pool-max-lifetime`` close connections without failing requests."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 PROCESS = Bound(Statement("select pg_backend_pid()", ()))
 
 
-async def busy(pool: Pool, count: int, reactor: Any) -> None:
-    asked = [running(pool.run(message("select pg_sleep(600)"))) for _ in range(count)]
+async def occupy(pool: Pool, count: int, reactor: Any) -> None:
+    pending = [running(pool.run(message("select pg_sleep(600)"))) for _ in range(count)]
     await until(reactor, lambda: pool.figures().in_use == count)
-    for each in asked:
+    for each in pending:
         each.cancel()
         with pytest.raises(defer.CancelledError):
             await each
 
 
-@pytest.mark.direct("a pooler's processes are nobody's own")
-async def test_connections_beyond_need_are_closed(
+@pytest.mark.direct("a pooler shares its server processes")
+async def test_surplus_idle_connections_are_closed(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
     pool = make_pool(size=4, idle_time=0.3)
@@ -38,11 +38,11 @@ async def test_connections_beyond_need_are_closed(
     watching = running(pool.watch())
     try:
         for _ in range(2):
-            await busy(pool, 4, reactor)
+            await occupy(pool, 4, reactor)
             await until(reactor, lambda: pool.figures().open == 1)
-        held = "select count(*) from pg_stat_activity where usename = 'authenticator' and datname = %s"
-        # The one that stays, and the one that carried the requests to cancel.
-        await until(reactor, lambda: database.execute(held, (database.name,)) == [(2,)])
+        connections = "select count(*) from pg_stat_activity where usename = 'authenticator' and datname = %s"
+        # The remaining one and the control connection for cancel requests.
+        await until(reactor, lambda: database.execute(connections, (database.name,)) == [(2,)])
         assert await pool.run(message("select 1")) == [(1,)]
     finally:
         watching.cancel()
@@ -50,7 +50,7 @@ async def test_connections_beyond_need_are_closed(
             await watching
 
 
-@pytest.mark.direct("a pooler's processes are nobody's own")
+@pytest.mark.direct("a pooler shares its server processes")
 @pytest.mark.parametrize("size", [1, 3])
 async def test_old_connections_are_replaced_while_requests_run(
     make_pool: MakePool, reactor: Any, size: int
@@ -75,8 +75,8 @@ async def test_old_connections_are_replaced_while_requests_run(
             await watching
 
 
-@pytest.mark.direct("a pooler's processes are nobody's own")
-async def test_an_old_connection_stays_while_no_other_can_be_made(
+@pytest.mark.direct("a pooler shares its server processes")
+async def test_old_connection_stays_if_no_new_one_can_be_opened(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
     database.execute("create role narrow login connection limit 1; grant anon to narrow")

@@ -1,4 +1,4 @@
-"""Prepared statements: per role, bounded, and never a reason for a request to fail."""
+"""Prepared statements per role: limits, reuse and recovery from errors."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     MakePool = Callable[..., Pool]
 
-pytestmark = pytest.mark.direct("PREPARE is for connections of one's own")
+pytestmark = pytest.mark.direct("PREPARE needs dedicated connections")
 
 NAMES = """
 select count(*), count(*) filter (
     where (to_jsonb(p) ->> 'generic_plans')::int + (to_jsonb(p) ->> 'custom_plans')::int > 1
 ) from pg_prepared_statements as p where statement <> 'reset all' and position($$'none'$$ in statement) = 0
 """
-"""How many statements are prepared, and how many of them were used again.
+"""The numbers of prepared statements and of reused ones.
 
-Those that undo settings and begin this question do not count.
+Statements that reset settings and start this query do not count.
 """
 
 OPENING = 1
-"""The statement that takes on the role and makes the settings is prepared, too."""
+"""The statement that sets the role and settings is prepared, too."""
 
 
 async def single(make_pool: MakePool) -> Pool:
@@ -46,8 +46,8 @@ async def single(make_pool: MakePool) -> Pool:
     return pool
 
 
-def ask(statement: Statement, *values: str | None, role: str = "anon") -> Message:
-    """Make a message of the statement."""
+def message_of(statement: Statement, *values: str | None, role: str = "anon") -> Message:
+    """Return a message with one statement."""
     return Message(role, (), (Bound(statement, values),))
 
 
@@ -55,15 +55,15 @@ def used_again(server: Server, statements: int) -> int:
     return statements if server.version >= 14 else 0
 
 
-async def test_a_statement_is_prepared_once_and_used_again(make_pool: MakePool, server: Server) -> None:
+async def test_statement_is_prepared_once_and_reused(make_pool: MakePool, server: Server) -> None:
     pool = await single(make_pool)
     statement = Statement("select $1 + 1", ("int",))
-    assert await pool.run(ask(statement, "1")) == [(2,)]
-    assert await pool.run(ask(statement, "2")) == [(3,)]
+    assert await pool.run(message_of(statement, "1")) == [(2,)]
+    assert await pool.run(message_of(statement, "2")) == [(3,)]
     assert await pool.fetch(NAMES) == [(OPENING + 1, used_again(server, OPENING + 1))]
 
 
-async def test_each_role_sees_its_own_rows_through_the_same_statement(
+async def test_row_level_security_applies_to_shared_statements(
     make_pool: MakePool, database: Database
 ) -> None:
     database.execute(
@@ -80,41 +80,40 @@ async def test_each_role_sees_its_own_rows_through_the_same_statement(
     pool = await single(make_pool)
     statement = Bound(Statement("select array_agg(id order by id) from note", ()))
     for _ in range(8):
-        for role, who, expected in (
+        for role, owner, expected in (
             ("anon", "alice", [1]),
             ("authenticated", "alice", [1, 2]),
             ("authenticated", "bob", [3]),
             ("service_role", "", [1, 2, 3]),
             ("authenticated", "", None),
         ):
-            rows = await pool.run(Message(role, (("request.jwt.claims", who),), (statement,)))
+            rows = await pool.run(Message(role, (("request.jwt.claims", owner),), (statement,)))
             assert rows == [(expected,)]
     assert (await pool.fetch(NAMES))[0][0] == OPENING + 3
 
 
-async def test_the_longest_unused_statements_are_deallocated(
+async def test_least_recently_used_statements_are_deallocated(
     make_pool: MakePool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dataapi.database.steps.MAX_PREPARED", 5)
     pool = await single(make_pool)
-    kept = Statement("select 'kept'", ())
+    reused = Statement("select 'kept'", ())
     for number in range(30):
-        assert await pool.run(ask(Statement(f"select {number}", ()))) == [(number,)]
-        await pool.run(ask(kept))
-    # One of them undoes settings.
+        assert await pool.run(message_of(Statement(f"select {number}", ()))) == [(number,)]
+        await pool.run(message_of(reused))
+    # One of them resets settings.
     assert await pool.fetch(NAMES) == [(5 - 1, used_again(server, OPENING + 1))]
 
 
-async def test_more_statements_in_one_message_than_are_kept(
+async def test_message_may_have_more_statements_than_the_limit(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A message of many statements runs whole, though they do not all stay prepared."""
     monkeypatch.setattr("dataapi.database.steps.MAX_PREPARED", 3)
     pool = await single(make_pool)
     many = tuple(Bound(Statement(f"select {number}", ())) for number in range(10))
     for _ in range(2):
         assert await pool.run(Message("anon", (), many)) == [(9,)]
-    await pool.run(ask(Statement("select 1", ())))
+    await pool.run(message_of(Statement("select 1", ())))
     assert (await pool.fetch(NAMES))[0][0] <= OPENING + 10
 
 
@@ -125,81 +124,82 @@ async def test_more_statements_in_one_message_than_are_kept(
         ("select 1 / ($1::int - 1)", "22012"),  # fails when it is executed
     ],
 )
-async def test_a_failing_first_use_leaves_the_books_right(make_pool: MakePool, text: str, code: str) -> None:
+async def test_failed_first_use_does_not_break_later_messages(
+    make_pool: MakePool, text: str, code: str
+) -> None:
     pool = await single(make_pool)
     fine, failing = Statement("select 'fine'", ()), Statement(text, ("int",))
     for _ in range(3):
         with pytest.raises(DatabaseError) as caught:
             await pool.run(Message("anon", (), (Bound(fine), Bound(failing, ("1",)))))
         assert caught.value.code == code
-        assert await pool.run(ask(fine)) == [("fine",)]
+        assert await pool.run(message_of(fine)) == [("fine",)]
     assert pool.figures().connects == 1
 
 
-async def test_a_refused_role_leaves_the_books_right(make_pool: MakePool) -> None:
+async def test_rejected_role_does_not_break_later_messages(make_pool: MakePool) -> None:
     pool = await single(make_pool)
     statement = Statement("select 1", ())
     with pytest.raises(DatabaseError):
-        await pool.run(ask(statement, role="missing"))
-    assert await pool.run(ask(statement)) == [(1,)]
-    assert await pool.run(ask(statement)) == [(1,)]
+        await pool.run(message_of(statement, role="missing"))
+    assert await pool.run(message_of(statement)) == [(1,)]
+    assert await pool.run(message_of(statement)) == [(1,)]
 
 
-async def test_failed_messages_do_not_confuse_what_is_deallocated(
+async def test_failed_messages_deallocate_the_right_statements(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dataapi.database.steps.MAX_PREPARED", 3)
     pool = await single(make_pool)
     for number in range(2):
-        await pool.run(ask(Statement(f"select {number}", ())))
+        await pool.run(message_of(Statement(f"select {number}", ())))
     for number in range(2, 6):
         with pytest.raises(DatabaseError):
-            await pool.run(ask(Statement(f"select {number}", ()), role="missing"))
+            await pool.run(message_of(Statement(f"select {number}", ()), role="missing"))
     for number in range(6, 10):
-        assert await pool.run(ask(Statement(f"select {number}", ()))) == [(number,)]
-    # The message that asks has deallocated the one that made room for the last one.
+        assert await pool.run(message_of(Statement(f"select {number}", ()))) == [(number,)]
+    # The query itself deallocates another statement.
     assert (await pool.fetch(NAMES))[0][0] == OPENING + 1
 
 
-async def test_statements_that_vanished_are_prepared_again(make_pool: MakePool) -> None:
-    """After somebody's DISCARD or DEALLOCATE a request notices nothing."""
+async def test_statements_are_prepared_again_after_deallocate_all(make_pool: MakePool) -> None:
     pool = await single(make_pool)
     statements = [Statement(f"select {number} + $1", ("int",)) for number in range(3)]
     for _ in range(2):
         for number, statement in enumerate(statements):
-            assert await pool.run(ask(statement, "1")) == [(number + 1,)]
+            assert await pool.run(message_of(statement, "1")) == [(number + 1,)]
         await pool.fetch("deallocate all")
     assert pool.figures().connects == 1
 
 
 @pytest.mark.parametrize("rollback", [False, True])
-async def test_a_changed_table_does_not_break_a_prepared_statement(
+async def test_prepared_statement_survives_a_changed_table(
     make_pool: MakePool, database: Database, rollback: bool
 ) -> None:
     database.execute("create table t (a int); insert into t values (1); grant select on t to anon")
     pool = await single(make_pool)
-    asked = ask(Statement("select * from t", ()))._replace(read_only=False, rollback=rollback)
-    assert await pool.run(asked) == [(1,)]
+    sent = message_of(Statement("select * from t", ()))._replace(read_only=False, rollback=rollback)
+    assert await pool.run(sent) == [(1,)]
     database.execute("alter table t add b text default 'new'")
-    assert await pool.run(asked) == [(1, "new")]
-    assert await pool.run(asked) == [(1, "new")]
+    assert await pool.run(sent) == [(1, "new")]
+    assert await pool.run(sent) == [(1, "new")]
     assert pool.figures().connects == 1
 
 
-async def test_a_cancelled_first_use_leaves_the_books_right(make_pool: MakePool, reactor: Any) -> None:
+async def test_cancelled_first_use_does_not_break_later_messages(make_pool: MakePool, reactor: Any) -> None:
     pool = await single(make_pool)
     statement = Statement("select $1, pg_sleep($2)", ("int", "float8"))
-    first = running(pool.run(ask(statement, "1", "30")))
+    first = running(pool.run(message_of(statement, "1", "30")))
     first.cancel()
     with pytest.raises(defer.CancelledError):
         await first
-    rows = await pool.run(ask(statement, "2", "0"))
+    rows = await pool.run(message_of(statement, "2", "0"))
     assert rows[0][0] == 2
     await until(reactor, lambda: pool.figures().idle == 1)
     assert (await pool.fetch(NAMES))[0][0] == OPENING + 1
 
 
-async def test_names_are_safe_whatever_the_role_is_called(make_pool: MakePool, database: Database) -> None:
+async def test_odd_role_names_are_quoted(make_pool: MakePool, database: Database) -> None:
     first, second = '"; drop table t; --' + "é" * 15, "'%s" + "x" * 60
     for role in (first, second):
         quoted = '"' + role.replace('"', '""') + '"'
@@ -209,14 +209,13 @@ async def test_names_are_safe_whatever_the_role_is_called(make_pool: MakePool, d
     try:
         for _ in range(2):
             for role in (first, second):
-                assert await pool.run(ask(statement, role=role)) == [(role,)]
+                assert await pool.run(message_of(statement, role=role)) == [(role,)]
     finally:
         for role in (first, second):
             database.execute(('drop role "' + role.replace('"', '""') + '"').replace("%", "%%"), ())
 
 
-async def test_a_percent_sign_in_a_statement_is_itself(make_pool: MakePool) -> None:
-    """Statement text with % works, prepared or not."""
+async def test_percent_signs_in_statements_are_literal(make_pool: MakePool) -> None:
     text, expected = "select 7 % $1, 'a%sb%%' like '%' || $2", [(1, True)]
     for prepared in (True, False):
         pool = make_pool(size=1, prepared_statements=prepared)
@@ -225,34 +224,33 @@ async def test_a_percent_sign_in_a_statement_is_itself(make_pool: MakePool) -> N
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_a_block_runs_a_statement_and_looks_at_its_rows(
+async def test_do_block_runs_a_statement_and_reads_its_rows(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch, prepared: bool
 ) -> None:
-    def of_coordinator(*facts: Any, **more: Any) -> Defaults:
+    def coordinator_defaults(*facts: Any, **more: Any) -> Defaults:
         return replace(defaults_of(*facts, **more), distributed=True)
 
-    monkeypatch.setattr("dataapi.database.session.defaults_of", of_coordinator)
+    monkeypatch.setattr("dataapi.database.session.defaults_of", coordinator_defaults)
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
-    kept = BlockStatement(
+    reused = BlockStatement(
         "select $2 || $1 as text",
         ("text", "text"),
         before="declare found record; begin for found in execute ",
         after=" loop perform set_config('app.found', found.text, true); end loop; end",
     )
-    shown = Bound(Statement("select current_setting('app.found')", ()))
+    show = Bound(Statement("select current_setting('app.found')", ()))
     for value in ("it's", "\\", "$1 $$ %s"):
-        asked = Message("anon", (), (Bound(kept, ("!", value)), shown))
-        assert await pool.run(asked) == [(f"{value}!",)]
-    asked = Message("anon", (), (Bound(kept, ("!", None)), shown))
-    assert await pool.run(asked) == [("",)]
+        sent = Message("anon", (), (Bound(reused, ("!", value)), show))
+        assert await pool.run(sent) == [(f"{value}!",)]
+    sent = Message("anon", (), (Bound(reused, ("!", None)), show))
+    assert await pool.run(sent) == [("",)]
     if prepared:
         await pool.fetch("deallocate all")
-        assert await pool.run(asked) == [("",)]
+        assert await pool.run(sent) == [("",)]
 
 
-def test_only_missing_or_outdated_plans_are_tried_again() -> None:
-    """Other refusals of PostgreSQL are not answered by running the message twice."""
+def test_only_missing_or_outdated_plans_are_retried() -> None:
     assert is_plan_invalid(lookup("26000")())
     assert is_plan_invalid(lookup("0A000")("cached plan must not change result type"))
     assert not is_plan_invalid(lookup("0A000")("something else"))

@@ -1,4 +1,4 @@
-"""Connections die, the server restarts or is away: requests fail clearly and the pool heals by itself."""
+"""Requests fail clearly while connections or the server are down, and the pool recovers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from dataapi.concurrency.timers import Backoff
 from dataapi.database.address import parameters
 from dataapi.http.errors import ApiError, DatabaseError, DatabaseUnavailable
+from dataapi.testing import free_port
 from support.clocks import FOR_EVER
 from support.messages import message, open_all, running, until
-from support.ports import free_port
 from twisted.internet import defer, task, threads
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     MakePool = Callable[..., Pool]
 
-pytestmark = pytest.mark.direct("a pooler keeps its clients while the server is away")
+pytestmark = pytest.mark.direct("a pooler holds its clients while the server is down")
 
 
 def sleeping(database: Database) -> int:
@@ -33,7 +33,7 @@ def sleeping(database: Database) -> int:
     return int(rows[0][0])
 
 
-async def test_a_statement_whose_connection_dies_is_503(
+async def test_statement_on_a_terminated_connection_is_503(
     pool: Pool, server: Server, database: Database, reactor: Any
 ) -> None:
     slow = [running(pool.run(message("select pg_sleep(30)"))) for _ in range(3)]
@@ -47,29 +47,29 @@ async def test_a_statement_whose_connection_dies_is_503(
     assert await pool.run(message("select 1")) == [(1,)]
 
 
-async def test_idle_connections_that_die_are_noticed_and_replaced(
+async def test_terminated_idle_connections_are_replaced(
     pool: Pool, server: Server, database: Database, reactor: Any
 ) -> None:
     await open_all(pool, 3)
     assert pool.figures().open == 3
     server.terminate_backends(database)
     await until(reactor, lambda: pool.figures().connects > 3 and pool.available)
-    answers = [running(pool.run(message("select 1"))) for _ in range(6)]
-    assert await defer.gatherResults(answers) == [[(1,)]] * 6
+    results = [running(pool.run(message("select 1"))) for _ in range(6)]
+    assert await defer.gatherResults(results) == [[(1,)]] * 6
 
 
-async def test_the_pool_heals_while_backends_are_killed(
+async def test_pool_recovers_while_backends_are_killed(
     make_pool: MakePool, server: Server, database: Database, reactor: Any
 ) -> None:
-    """Under fire every request gets its own answer or 503, and when it is over all get answers."""
-    both = {"answered", 503}
+    """Meanwhile every request gets its own result or 503."""
+    expected = {"answered", 503}
     pool = make_pool(size=4, backoff=Backoff(random=lambda: 0.0))
     await pool.start()
-    under_fire = True
+    killing = True
     outcomes: set[object] = set()
 
     async def client(name: str) -> None:
-        while under_fire:
+        while killing:
             try:
                 rows = await pool.run(message("select $1, pg_sleep(0.002)", name))
             except DatabaseUnavailable as error:
@@ -80,23 +80,23 @@ async def test_the_pool_heals_while_backends_are_killed(
             await task.deferLater(reactor, 0)
 
     clients = [running(client(f"client {number}")) for number in range(8)]
-    shots = 0
-    while shots < 10 or not outcomes >= both:
-        shots += 1
+    kills = 0
+    while kills < 10 or not outcomes >= expected:
+        kills += 1
         await threads.deferToThread(server.terminate_backends, database)
-        # The more in vain, the more time to get an answer.
-        await task.deferLater(reactor, shots / 500)
-    under_fire = False
+        # Allow more time for a result after each attempt.
+        await task.deferLater(reactor, kills / 500)
+    killing = False
     await defer.gatherResults(clients)
-    assert outcomes == both
-    await task.deferLater(reactor, 0)  # the reactor reads that the last ones have ended
+    assert outcomes == expected
+    await task.deferLater(reactor, 0)  # the reactor notices the last closed connections
     await until(reactor, lambda: pool.available)
-    answers = [running(pool.run(message("select 1"))) for _ in range(8)]
-    assert await defer.gatherResults(answers) == [[(1,)]] * 8
+    results = [running(pool.run(message("select 1"))) for _ in range(8)]
+    assert await defer.gatherResults(results) == [[(1,)]] * 8
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_restart_of_the_server_while_requests_run(
+async def test_requests_get_503_during_a_server_restart(
     make_pool: MakePool, server: Server, reactor: Any, mode: str
 ) -> None:
     pool = make_pool(size=4, acquisition_timeout=FOR_EVER, backoff=Backoff(random=lambda: 0.0))
@@ -129,7 +129,7 @@ async def test_a_restart_of_the_server_while_requests_run(
     await defer.gatherResults(clients)
 
 
-async def test_starting_without_a_server_fails_requests_quickly_and_heals(
+async def test_pool_recovers_if_the_server_starts_later(
     make_pool: MakePool, server: Server, reactor: Any
 ) -> None:
     pool = make_pool(acquisition_timeout=FOR_EVER, backoff=Backoff(random=lambda: 0.0))
@@ -149,17 +149,17 @@ async def test_starting_without_a_server_fails_requests_quickly_and_heals(
 
 @pytest.fixture
 def black_hole() -> Iterator[int]:
-    """Give the port of a listener that never answers."""
+    """Return the port of a listener that never responds."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         yield listener.getsockname()[1]
 
 
-async def test_a_server_that_does_not_answer_is_given_up(
+async def test_connecting_does_not_block_and_obeys_connect_timeout(
     make_pool: MakePool, black_hole: int, reactor: Any
 ) -> None:
-    """Connecting ends with the URI's connect_timeout, though libpq ignores it, and blocks nothing."""
+    """We time connections ourselves because libpq ignores ``connect_timeout`` if asynchronous."""
     pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout=1")
     starting = running(pool.start())
     ticks = 0
@@ -171,7 +171,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
         await pool.run(message("select 1"))
 
 
-async def test_a_pool_that_is_connecting_can_be_stopped(
+async def test_pool_can_be_stopped_while_connecting(
     make_pool: MakePool, black_hole: int, reactor: Any
 ) -> None:
     pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout={FOR_EVER:.0f}")
@@ -184,30 +184,29 @@ async def test_a_pool_that_is_connecting_can_be_stopped(
         await waiting
 
 
-def several(database: Database, *others: str) -> str:
-    """Return the database's URI with other places before its own."""
+def with_hosts(database: Database, *others: str) -> str:
+    """Return the database's URI with other hosts before its own."""
     own = database.uri.split("@")[1].split("/")[0]
     return database.uri.replace(own, ",".join([*others, own]))
 
 
-async def test_a_host_that_refuses_is_passed_by(make_pool: MakePool, database: Database) -> None:
+async def test_next_host_is_tried_after_connection_refused(make_pool: MakePool, database: Database) -> None:
     refusing = f"127.0.0.1:{free_port()}"
-    pool = make_pool(uri=several(database, refusing, f"localhost:{free_port()}"))
+    pool = make_pool(uri=with_hosts(database, refusing, f"localhost:{free_port()}"))
     await pool.start()
     assert await pool.run(message("select 1")) == [(1,)]
     assert pool.trouble is None
 
 
-async def test_a_host_that_does_not_answer_is_passed_by(
+async def test_next_host_is_tried_after_connect_timeout(
     make_pool: MakePool, database: Database, black_hole: int
 ) -> None:
-    """``connect_timeout`` is each host's own."""
-    pool = make_pool(uri=several(database, f"127.0.0.1:{black_hole}") + "?connect_timeout=1")
+    pool = make_pool(uri=with_hosts(database, f"127.0.0.1:{black_hole}") + "?connect_timeout=1")
     await pool.start()
     assert await pool.run(message("select 1")) == [(1,)]
 
 
-async def test_a_socket_folder_may_be_among_the_hosts(
+async def test_hosts_may_include_a_socket_directory(
     make_pool: MakePool, server: Server, database: Database
 ) -> None:
     for hosts in (f"/nowhere,{server.folder}", f"127.0.0.9,{server.folder}", f"{server.folder},127.0.0.9"):
@@ -216,20 +215,24 @@ async def test_a_socket_folder_may_be_among_the_hosts(
         assert await pool.run(message("select inet_server_addr() is null")) == [(True,)]
 
 
-async def test_why_there_is_no_connection_names_every_host(make_pool: MakePool) -> None:
-    one, other = free_port(), free_port()
-    pool = make_pool(uri=f"postgresql://u@127.0.0.1:{one},nowhere.invalid:1,127.0.0.1:{other}/x")
+async def test_connection_error_names_every_host(make_pool: MakePool) -> None:
+    first, second = free_port(), free_port()
+    pool = make_pool(uri=f"postgresql://u@127.0.0.1:{first},nowhere.invalid:1,127.0.0.1:{second}/x")
     await pool.start()
     assert pool.trouble is not None
-    told = pool.trouble.split("; ")
-    assert told[0].startswith(f'connection to server at "127.0.0.1", port {one} failed: Connection refused')
-    assert told[1].startswith('could not translate host name "nowhere.invalid" to address: ')
-    assert told[2].startswith(f'connection to server at "127.0.0.1", port {other} failed: Connection refused')
+    reasons = pool.trouble.split("; ")
+    assert reasons[0].startswith(
+        f'connection to server at "127.0.0.1", port {first} failed: Connection refused'
+    )
+    assert reasons[1].startswith('could not translate host name "nowhere.invalid" to address: ')
+    assert reasons[2].startswith(
+        f'connection to server at "127.0.0.1", port {second} failed: Connection refused'
+    )
 
 
-async def test_who_may_not_log_in_is_not_tried_elsewhere(make_pool: MakePool, server: Server) -> None:
-    here = f"127.0.0.1:{server.port}"
-    pool = make_pool(uri=f"postgresql://nobody_here@{here},127.0.0.1:{free_port()}/postgres")
+async def test_next_host_is_not_tried_after_a_failed_login(make_pool: MakePool, server: Server) -> None:
+    address = f"127.0.0.1:{server.port}"
+    pool = make_pool(uri=f"postgresql://nobody_here@{address},127.0.0.1:{free_port()}/postgres")
     await pool.start()
     assert pool.trouble == (
         f'connection to server at "127.0.0.1", port {server.port} failed: '
@@ -238,10 +241,10 @@ async def test_who_may_not_log_in_is_not_tried_elsewhere(make_pool: MakePool, se
 
 
 @pytest.mark.parametrize("state", ["08001", "08006", "57P01"])
-async def test_an_error_that_a_statement_raises_leaves_the_connection_alone(
+async def test_connection_error_raised_by_a_statement_is_503(
     make_pool: MakePool, database: Database, state: str
 ) -> None:
-    """A foreign server that is away is 503, and our own connection goes on."""
+    """A foreign server may be unreachable while our own connection still works."""
     database.execute(
         "create function away(code text) returns int language plpgsql as"
         " $$ begin raise 'could not connect to server \"far\"' using errcode = code; end $$"
@@ -257,20 +260,20 @@ async def test_an_error_that_a_statement_raises_leaves_the_connection_alone(
     assert pool.figures().connects == 1
 
 
-async def test_a_host_name_is_looked_up(make_pool: MakePool, database: Database) -> None:
+async def test_host_name_is_resolved(make_pool: MakePool, database: Database) -> None:
     pool = make_pool(uri=database.uri.replace("127.0.0.1", "localhost"))
     await pool.start()
     assert await pool.run(message("select 1")) == [(1,)]
 
 
-async def test_an_unknown_host_name_is_unavailable(make_pool: MakePool) -> None:
+async def test_unknown_host_name_is_unavailable(make_pool: MakePool) -> None:
     pool = make_pool(uri="postgresql://nobody@nowhere.invalid/none")
     await pool.start()
     with pytest.raises(DatabaseUnavailable):
         await pool.run(message("select 1"))
 
 
-async def test_too_few_connections_on_the_server_are_shared(
+async def test_requests_share_the_connections_that_the_server_allows(
     make_pool: MakePool, server: Server, database: Database
 ) -> None:
     database.execute("create role narrow login connection limit 2; grant anon to narrow")
@@ -279,8 +282,8 @@ async def test_too_few_connections_on_the_server_are_shared(
             uri=database.uri.replace("authenticator", "narrow"), size=5, prepared_statements=False
         )
         await pool.start()
-        answers = [running(pool.run(message("select 1, pg_sleep(0.02)"))) for _ in range(10)]
-        assert [rows[0][0] for rows in await defer.gatherResults(answers)] == [1] * 10
+        results = [running(pool.run(message("select 1, pg_sleep(0.02)"))) for _ in range(10)]
+        assert [rows[0][0] for rows in await defer.gatherResults(results)] == [1] * 10
         assert pool.figures().open <= 2
         await pool.stop()
     finally:
@@ -289,7 +292,7 @@ async def test_too_few_connections_on_the_server_are_shared(
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_a_cancelled_caller_fails_at_once_and_its_statement_is_ended(
+async def test_cancelled_request_cancels_its_statement(
     make_pool: MakePool, database: Database, reactor: Any, prepared: bool
 ) -> None:
     pool = make_pool(size=1, prepared_statements=prepared)
@@ -305,7 +308,7 @@ async def test_a_cancelled_caller_fails_at_once_and_its_statement_is_ended(
     assert (figures.connects, figures.cancels) == (1, 1)
 
 
-async def test_cancelling_while_waiting_only_leaves_the_line(make_pool: MakePool) -> None:
+async def test_request_cancelled_while_waiting_sends_nothing(make_pool: MakePool) -> None:
     pool = make_pool(size=1)
     await pool.start()
     first = running(pool.run(message("select 'first', pg_sleep(0.1)")))
@@ -319,7 +322,7 @@ async def test_cancelling_while_waiting_only_leaves_the_line(make_pool: MakePool
     assert pool.figures().cancels == 0
 
 
-async def test_a_statement_that_refuses_to_end_loses_its_connection(
+async def test_statement_that_cannot_be_cancelled_loses_its_connection(
     make_pool: MakePool, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dataapi.database.cancel.CANCEL_WAITS", (0.05, 0.05))
@@ -339,7 +342,7 @@ async def test_a_statement_that_refuses_to_end_loses_its_connection(
     assert pool.figures().connects == 2
 
 
-async def test_a_dead_control_connection_is_replaced(
+async def test_dead_control_connection_is_replaced(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
     pool = make_pool(size=1)
@@ -357,8 +360,7 @@ async def test_a_dead_control_connection_is_replaced(
     assert pool.figures().connects == 1
 
 
-def test_the_uris_own_parameters_win() -> None:
-    """Defaults for keepalives and the application's name give way to the URI's."""
-    given = parameters("postgresql://host/name?keepalives_idle=5&application_name=mine")
-    assert (given["keepalives_idle"], given["application_name"]) == ("5", "mine")
-    assert given["client_encoding"] == "UTF8"
+def test_parameters_of_the_uri_take_precedence() -> None:
+    merged = parameters("postgresql://host/name?keepalives_idle=5&application_name=mine")
+    assert (merged["keepalives_idle"], merged["application_name"]) == ("5", "mine")
+    assert merged["client_encoding"] == "UTF8"

@@ -1,4 +1,4 @@
-"""What a caller's function sets for the session ends with its request, whoever has the connection next."""
+"""Session settings made by a caller's function do not outlive its request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOW = "select current_setting($1)"
 
 @pytest.fixture(params=["prepared", "inlined"])
 def single(request: pytest.FixtureRequest, make_pool: MakePool) -> Pool:
-    """Give a started pool of one connection."""
+    """Return a started pool of one connection."""
     pool = make_pool(size=1, prepared_statements=request.param == "prepared", search_path=("public",))
     pytest_twisted.blockon(defer.Deferred.fromCoroutine(pool.start()))
     return pool
@@ -45,50 +45,50 @@ def single(request: pytest.FixtureRequest, make_pool: MakePool) -> Pool:
         ("request.tenant", "7", ""),
     ],
 )
-async def test_a_setting_for_the_session_ends_with_its_caller(
+async def test_session_setting_of_a_caller_does_not_reach_the_next(
     single: Pool, name: str, poison: str, expected: str, reader: str
 ) -> None:
     assert await single.run(message(SET, name, poison)) == [(poison,)]
-    # The daemon's own SQL finds PostgreSQL's own objects alone.
-    own = (name, reader) == ("search_path", "own")
-    assert await shown(single, name, reader) == ("pg_catalog" if own else expected)
-    # A pooler makes some of them anew for its client, which is left for another then.
+    # The daemon's own SQL only sees objects of pg_catalog.
+    internal = (name, reader) == ("search_path", "own")
+    assert await read_setting(single, name, reader) == ("pg_catalog" if internal else expected)
+    # PgBouncer restores some of these for its client, so the pool replaces the connection.
     assert single.figures().connects == 1 or single.pooled
 
 
-async def shown(pool: Pool, name: str, reader: str) -> str:
-    """Return what the next caller has."""
-    asked = message(SHOW, name)
+async def read_setting(pool: Pool, name: str, reader: str) -> str:
+    """Return the setting that the next caller gets."""
+    query = message(SHOW, name)
     if reader == "stream":
-        [row] = [row async for rows in pool.stream(asked) for row in rows]
+        [row] = [row async for rows in pool.stream(query) for row in rows]
         return str(row[0])
     if reader == "own":
         return str((await pool.fetch(SHOW, (name,)))[0][0])
     if reader == "conversation":
         async with pool.open_transaction(message("select 1")) as transaction:
-            rows = await transaction.continue_with(Continuation((), asked.statements))
+            rows = await transaction.continue_with(Continuation((), query.statements))
             await transaction.end()
         return str(rows[0][0])
-    return str((await pool.run(asked))[0][0])
+    return str((await pool.run(query))[0][0])
 
 
-async def test_a_message_that_fails_does_not_bring_the_setting_back(single: Pool) -> None:
+async def test_session_setting_stays_reset_after_a_failed_message(single: Pool) -> None:
     await single.run(message(SET, "timezone", "Asia/Tokyo"))
     with pytest.raises(DatabaseError):
         await single.run(message("select 1 / $1::int", "0"))
     assert await single.run(message(SHOW, "timezone")) == [("UTC",)]
 
 
-async def test_values_cannot_have_a_message_sent_again(single: Pool, database: Database) -> None:
+async def test_values_cannot_cause_a_retry(single: Pool, database: Database) -> None:
     database.execute("create sequence attempts; grant all on sequence attempts to anon")
-    counted = "select (case when nextval('attempts') > 0 then $1::text end)::boolean"
+    count_attempts = "select (case when nextval('attempts') > 0 then $1::text end)::boolean"
     forged = "a transaction that began with settings left for the session: read committed"
     with pytest.raises(DatabaseError, match="invalid input syntax for type boolean"):
-        await single.run(message(counted, forged, read_only=False))
+        await single.run(message(count_attempts, forged, read_only=False))
     assert database.execute("select last_value from attempts") == [(1,)]
 
 
-async def test_the_next_caller_may_write_whatever_the_last_one_set(single: Pool, database: Database) -> None:
+async def test_next_caller_can_write_after_a_read_only_session(single: Pool, database: Database) -> None:
     database.execute("create table t (id int); grant all on t to anon")
     for _ in range(2):
         await single.run(message(SET, "default_transaction_read_only", "on"))
@@ -105,7 +105,7 @@ async def test_the_next_caller_may_write_whatever_the_last_one_set(single: Pool,
     ],
 )
 @pytest.mark.parametrize("reader", ["message", "stream", "conversation", "own", "failed"])
-async def test_a_transaction_begins_as_the_login_role_has_it(
+async def test_transaction_has_the_login_roles_characteristics(
     single: Pool, name: str, poison: str, expected: str, reader: str
 ) -> None:
     for _ in range(2):
@@ -114,41 +114,41 @@ async def test_a_transaction_begins_as_the_login_role_has_it(
             with pytest.raises(DatabaseError):
                 await single.run(message("select 1 / $1::int", "0"))
         read_only = name == "read_only" and reader in ("message", "stream", "conversation", "failed")
-        shows = await shown(single, f"transaction_{name}", reader)
-        assert shows == ("on" if read_only else expected)
+        setting = await read_setting(single, f"transaction_{name}", reader)
+        assert setting == ("on" if read_only else expected)
     assert single.figures().connects == 1 or single.pooled
 
 
-async def test_a_messages_own_isolation_level_wins(single: Pool) -> None:
-    asked = message(SHOW, "transaction_isolation")
+async def test_isolation_level_of_a_message_takes_precedence(single: Pool) -> None:
+    query = message(SHOW, "transaction_isolation")
     await single.run(message(SET, "default_transaction_isolation", "serializable"))
-    assert await single.run(asked._replace(isolation="REPEATABLE READ")) == [("repeatable read",)]
-    assert await single.run(asked) == [("read committed",)]
+    assert await single.run(query._replace(isolation="REPEATABLE READ")) == [("repeatable read",)]
+    assert await single.run(query) == [("read committed",)]
 
 
-async def test_a_transaction_that_fails_within_its_own_isolation_level_is_ended(single: Pool) -> None:
+async def test_failed_transaction_with_an_isolation_level_is_rolled_back(single: Pool) -> None:
     with pytest.raises(DatabaseError, match="division by zero"):
         await single.run(message("select 1 / $1::int", "0")._replace(isolation="SERIALIZABLE"))
     assert await single.run(message("select 1")) == [(1,)]
     assert single.figures().connects == 1
 
 
-async def test_a_role_for_the_session_is_not_the_next_callers(single: Pool) -> None:
-    who = "select current_user::text, session_user::text"
+async def test_session_role_of_a_caller_does_not_reach_the_next(single: Pool) -> None:
+    current_roles = "select current_user::text, session_user::text"
     await single.run(message(SET, "role", "service_role"))
-    assert await single.run(message(who)) == [("anon", "authenticator")]
+    assert await single.run(message(current_roles)) == [("anon", "authenticator")]
     await single.run(message(SET, "role", "service_role"))
-    assert await single.fetch(who) == [("authenticator", "authenticator")]
+    assert await single.fetch(current_roles) == [("authenticator", "authenticator")]
 
 
-async def test_the_next_callers_text_is_read_as_it_was_written(single: Pool) -> None:
-    """An encoding set for the session would have the server read the next message in it."""
+async def test_changed_client_encoding_is_rejected(single: Pool) -> None:
+    """The server would decode the next message in that encoding."""
     with pytest.raises(DatabaseError, match="client_encoding was changed"):
         await single.run(message(SET, "client_encoding", "LATIN1"))
     assert await single.run(message("select $1, length($1)", "é")) == [("é", 1)]
 
 
-async def test_functions_on_the_search_path_do_not_stand_in_for_postgresqls(
+async def test_functions_on_the_search_path_do_not_replace_built_in_ones(
     make_pool: MakePool, database: Database
 ) -> None:
     database.execute(
@@ -164,7 +164,9 @@ async def test_functions_on_the_search_path_do_not_stand_in_for_postgresqls(
         assert row in [("anon", None), ("anon", "")]
 
 
-async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Database, reactor: Any) -> None:
+async def test_listen_of_a_function_does_not_outlive_its_request(
+    single: Pool, database: Database, reactor: Any
+) -> None:
     database.execute(
         "create function ears() returns text language plpgsql as $$ begin listen x; return ''; end $$"
     )
@@ -177,7 +179,7 @@ async def test_what_a_function_listens_to_is_not_kept(single: Pool, database: Da
 
 
 @pytest.mark.parametrize("value", ["\\", "'", "\\' or 1=1 --", "'' \\x", "%s %% {}", "é\n\t\x01"])
-async def test_texts_stay_what_they_are_whatever_backslashes_mean(single: Pool, value: str) -> None:
+async def test_values_are_safe_with_standard_conforming_strings_off(single: Pool, value: str) -> None:
     await single.run(message(SET, "standard_conforming_strings", "off"))
     assert await single.run(message("select $1::text", value)) == [(value,)]
 
@@ -185,9 +187,9 @@ async def test_texts_stay_what_they_are_whatever_backslashes_mean(single: Pool, 
 CHOSEN = "select setting, source from pg_settings where name = $1"
 
 
-@pytest.mark.direct("a pooler passes no options on")
-async def test_sessions_begin_with_what_every_message_needs(make_pool: MakePool, database: Database) -> None:
-    """The daemon's own SQL has no time limit but that of the login role."""
+@pytest.mark.direct("a pooler does not forward options")
+async def test_sessions_start_with_the_settings_of_messages(make_pool: MakePool, database: Database) -> None:
+    """The daemon's own SQL has only the login role's statement timeout."""
     database.execute("create schema one")
     pool = make_pool(size=2, search_path=("one", "public"), statement_timeout=5.0)
     await pool.start()
@@ -196,8 +198,8 @@ async def test_sessions_begin_with_what_every_message_needs(make_pool: MakePool,
     assert await pool.fetch(SHOW, ("statement_timeout",)) == [("0",)]
 
 
-@pytest.mark.direct("a pooler's own sessions began before")
-async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
+@pytest.mark.direct("a pooler's sessions are older than the setting")
+async def test_setting_of_the_login_role_takes_precedence_after_renewal(
     make_pool: MakePool, database: Database
 ) -> None:
     pool = make_pool(size=1, statement_timeout=5.0)
@@ -209,8 +211,8 @@ async def test_what_the_login_role_has_of_its_own_wins_as_soon_as_it_is_known(
     assert await pool.fetch(SHOW, ("statement_timeout",)) == [("7s",)]
 
 
-@pytest.mark.direct("a pooler passes no options on")
-async def test_a_setting_that_no_session_may_begin_with_is_refused_message_by_message(
+@pytest.mark.direct("a pooler does not forward options")
+async def test_forbidden_session_setting_fails_messages_but_not_connections(
     make_pool: MakePool,
 ) -> None:
     pool = make_pool(size=1, settings=(("log_statement", "all"),))

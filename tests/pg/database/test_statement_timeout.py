@@ -1,4 +1,4 @@
-"""``db-statement-timeout``: what no role, function or database limits ends after a while, and says so."""
+"""``db-statement-timeout`` applies unless the role, function or database has its own timeout."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterato
         yield service
 
 
-async def test_rest_answers_as_postgrest_does(api: Service) -> None:
-    refused = {"code": "57014", "details": None, "hint": None, "message": TIMEOUT}
+async def test_rest_response_is_the_same_as_postgrests(api: Service) -> None:
+    expected = {"code": "57014", "details": None, "hint": None, "message": TIMEOUT}
     for method, target, body in (
         ("POST", "rpc/nap", {"seconds": 30}),
         ("GET", "item?select=id,slow", None),
     ):
-        answer = await api.rest(method, target, body)
-        assert (answer.status, answer.body) == (500, refused)
+        response = await api.rest(method, target, body)
+        assert (response.status, response.body) == (500, expected)
     streamed = await api.rest("GET", "item?select=id,slow", headers={"Accept": "application/x-ndjson"})
-    assert (streamed.status, streamed.body) == (500, refused)
+    assert (streamed.status, streamed.body) == (500, expected)
     assert (await api.rest("POST", "rpc/nap", {"seconds": 0})).status == 200
 
 
-async def test_graphql_says_it_in_an_error(api: Service) -> None:
+async def test_graphql_response_contains_the_error(api: Service) -> None:
     for query in ("{ itemCollection { edges { node { slow } } } }", "mutation { nap(seconds: 30) }"):
-        answer = await api.ask(query)
-        assert [error["message"] for error in answer.body["errors"]] == [TIMEOUT]
+        response = await api.ask(query)
+        assert [error["message"] for error in response.body["errors"]] == [TIMEOUT]
     assert await api.data("{ limit_of_mine }") == {"limit_of_mine": "1s"}
 
 
-async def test_what_a_role_or_function_has_of_its_own_wins(api: Service) -> None:
+async def test_timeout_of_a_role_or_function_takes_precedence(api: Service) -> None:
     for role, name, expected in (
         ("anon", "limit_of_mine", "1s"),
         ("authenticated", "limit_of_mine", "6s"),
@@ -77,7 +77,7 @@ async def test_what_a_role_or_function_has_of_its_own_wins(api: Service) -> None
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("statement", "expected"),
     [
         ("alter database {name} set statement_timeout = '1min'", "1min"),
         ("alter role authenticator in database {name} set statement_timeout = 0", "0"),
@@ -85,29 +85,27 @@ async def test_what_a_role_or_function_has_of_its_own_wins(api: Service) -> None
         ("", "30s"),
     ],
 )
-async def test_the_login_roles_and_the_databases_own_win(
-    make_pool: MakePool, database: Database, said: str, expected: str
+async def test_timeout_of_the_login_role_or_database_takes_precedence(
+    make_pool: MakePool, database: Database, statement: str, expected: str
 ) -> None:
-    """Also where they are no limit; the daemon's own statements have what PostgreSQL says."""
-    if said:
-        database.execute(said.format(name=database.name))
+    if statement:
+        database.execute(statement.format(name=database.name))
     pool = make_pool(size=1, statement_timeout=Project("", "", "").db_statement_timeout)
     await pool.start()
     assert await pool.run(message(SHOW)) == [(expected,)]
-    assert await pool.fetch(SHOW) == [(expected if said else "0",)]
+    assert await pool.fetch(SHOW) == [(expected if statement else "0",)]
 
 
-async def test_without_a_limit_there_is_none(make_pool: MakePool) -> None:
-    """``db-statement-timeout = 0``."""
+async def test_timeout_can_be_disabled(make_pool: MakePool) -> None:
     pool = make_pool(size=1, statement_timeout=None)
     await pool.start()
     assert await pool.run(message(SHOW)) == [("0",)]
     assert SessionOptions().statement_timeout is None
 
 
-async def test_the_limit_comes_back_after_a_request_of_a_batch_with_its_own(api: Service) -> None:
+async def test_timeout_is_restored_after_a_function_in_a_batch(api: Service) -> None:
     names = ("limit_of_mine", "limit_of_its_own", "limit_of_mine")
     batch = json.dumps({"requests": [{"method": "GET", "path": f"/rpc/{name}"} for name in names]})
-    kind = {"Content-Type": "application/vnd.dataapi.batch+json"}
-    answer = await api.rest("POST", "", batch, headers=kind)
-    assert [one["body"] for one in answer.body] == ["1s", "7s", "1s"]
+    headers = {"Content-Type": "application/vnd.dataapi.batch+json"}
+    response = await api.rest("POST", "", batch, headers=headers)
+    assert [part["body"] for part in response.body] == ["1s", "7s", "1s"]

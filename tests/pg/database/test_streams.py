@@ -1,4 +1,4 @@
-"""Results that are read piece by piece: in batches, under their role, and without a trace behind them."""
+"""Results are streamed in batches, under the caller's role."""
 
 from __future__ import annotations
 
@@ -31,47 +31,49 @@ LOGIN_ROLE = "select current_user::text, nullif(current_setting('request.jwt.cla
 BATCH = 10_000
 
 
-def numbers(count: int, **named: Any) -> Message:
-    """Ask for as many rows."""
-    return message(NUMBERS, str(count), types=("int",), **named)
+def numbers(count: int, **options: Any) -> Message:
+    """Return a message that reads this many rows."""
+    return message(NUMBERS, str(count), types=("int",), **options)
 
 
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("count", [0, 1, FIRST_FETCH, FIRST_FETCH + 1, 100_000])
-async def test_all_rows_come_in_order_and_in_batches(make_pool: MakePool, prepared: bool, count: int) -> None:
+async def test_all_rows_arrive_in_order_and_in_batches(
+    make_pool: MakePool, prepared: bool, count: int
+) -> None:
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
-    seen: list[str] = []
+    received: list[str] = []
     async for batch in pool.stream(numbers(count), BATCH):
         assert sum(len(value) for (value,) in batch) <= 2 * BATCH
-        seen += [value for (value,) in batch]
-    assert seen == [str(number) for number in range(1, count + 1)]
+        received += [value for (value,) in batch]
+    assert received == [str(number) for number in range(1, count + 1)]
     assert pool.figures().connects == 1
     assert await pool.fetch(LOGIN_ROLE) == [("authenticator", None)]
 
 
-async def test_nothing_is_fetched_before_it_is_asked_for(pool: Pool, database: Database) -> None:
+async def test_batches_are_fetched_on_demand(pool: Pool, database: Database) -> None:
     database.execute(
         "create sequence calls; grant all on calls to anon;"
         "create function number(g int) returns text volatile language plpgsql as $$ begin"
         " perform nextval('calls'); return g::text; end $$"
     )
-    called = "select last_value from calls"
-    # A sequence counts outside of transactions, so this message may write.
-    asked = message(
+    call_count = "select last_value from calls"
+    # Sequences are not rolled back, but nextval() needs a transaction that may write.
+    requested = message(
         f"select number(g::int) from ({NUMBERS}) as n(g)", "100000", types=("int",), read_only=False
     )
-    async with aclosing(pool.stream(asked, BATCH)) as batches:
+    async with aclosing(pool.stream(requested, BATCH)) as batches:
         await anext(batches)
-        [(first,)] = database.execute(called)
+        [(first,)] = database.execute(call_count)
         assert first == FIRST_FETCH
         await anext(batches)
-        [(second,)] = database.execute(called)
+        [(second,)] = database.execute(call_count)
         assert FIRST_FETCH < second <= 5 * FIRST_FETCH
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_every_batch_runs_under_the_role_of_its_caller(make_pool: MakePool, prepared: bool) -> None:
+async def test_every_batch_runs_under_the_callers_role(make_pool: MakePool, prepared: bool) -> None:
     pool = make_pool(size=4, prepared_statements=prepared)
     await pool.start()
     text = f"{WHO_AM_I} from generate_series(1, 1000)"
@@ -80,17 +82,17 @@ async def test_every_batch_runs_under_the_role_of_its_caller(make_pool: MakePool
         pool.stream(message(text, role=role, settings=(("request.jwt.claims", name),)), 1000)
         for role, name in names
     ]
-    seen: list[set[str]] = [set(), set()]
+    received: list[set[str]] = [set(), set()]
     for _ in range(5):
-        for stream, values in zip(streams, seen, strict=True):
+        for stream, values in zip(streams, received, strict=True):
             values.update(value for (value,) in await anext(stream))
     for stream in streams:
         await stream.aclose()
-    assert seen == [{"anon ada"}, {"authenticated bob"}]
+    assert received == [{"anon ada"}, {"authenticated bob"}]
     assert await pool.fetch(LOGIN_ROLE) == [("authenticator", None)]
 
 
-async def test_a_stream_that_is_left_costs_its_connection_and_leaves_nothing(make_pool: MakePool) -> None:
+async def test_abandoned_stream_closes_its_connection(make_pool: MakePool) -> None:
     pool = make_pool(size=1)
     await pool.start()
     async with aclosing(pool.stream(numbers(100_000, role="authenticated"), BATCH)) as batches:
@@ -101,7 +103,7 @@ async def test_a_stream_that_is_left_costs_its_connection_and_leaves_nothing(mak
     assert pool.figures().connects == 2
 
 
-async def test_a_stream_cancelled_while_it_fetches_ends_its_statement(
+async def test_cancelled_stream_cancels_its_statement(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
     pool = make_pool(size=1)
@@ -127,7 +129,7 @@ async def test_a_stream_cancelled_while_it_fetches_ends_its_statement(
         ("select (1 / (g - 1))::text from generate_series(1, 10) g", 400, "22012"),
     ],
 )
-async def test_an_error_at_the_beginning_is_raised_before_the_first_batch(
+async def test_early_error_is_raised_before_the_first_batch(
     pool: Pool, text: str, status: int, code: str
 ) -> None:
     with pytest.raises(DatabaseError) as caught:
@@ -136,7 +138,7 @@ async def test_an_error_at_the_beginning_is_raised_before_the_first_batch(
     assert await pool.fetch("select 1") == [(1,)]
 
 
-async def test_an_error_in_the_middle_ends_the_stream_and_its_transaction(make_pool: MakePool) -> None:
+async def test_late_error_ends_the_stream_and_its_transaction(make_pool: MakePool) -> None:
     pool = make_pool(size=1)
     await pool.start()
     batches = pool.stream(message("select (1 / (500 - g))::text from generate_series(1, 1000) g"), 100)
@@ -149,7 +151,7 @@ async def test_an_error_in_the_middle_ends_the_stream_and_its_transaction(make_p
     assert pool.figures().connects == 1
 
 
-async def test_a_connection_lost_in_the_middle_is_reported(pool: Pool, database: Database) -> None:
+async def test_lost_connection_during_a_stream_is_503(pool: Pool, database: Database) -> None:
     batches = pool.stream(numbers(100_000), BATCH)
     await anext(batches)
     database.execute(
@@ -161,7 +163,7 @@ async def test_a_connection_lost_in_the_middle_is_reported(pool: Pool, database:
     assert caught.value.status == 503
 
 
-async def test_a_stream_does_not_write(pool: Pool, database: Database) -> None:
+async def test_stream_is_read_only(pool: Pool, database: Database) -> None:
     database.execute(
         "create table t (id int); grant all on t to anon;"
         "create function sneak() returns text language sql volatile"
@@ -172,14 +174,14 @@ async def test_a_stream_does_not_write(pool: Pool, database: Database) -> None:
     assert caught.value.code == "25006"
 
 
-async def test_values_and_earlier_statements_travel_as_in_a_message(pool: Pool) -> None:
+async def test_stream_runs_earlier_statements_of_its_message(pool: Pool) -> None:
     earlier = Bound(Statement("select set_config('request.tag', $1, true)", ("text",)), ("50% 'off'",))
     last = Bound(Statement("select current_setting('request.tag') || $1", ("text",)), (' $1 %s \\ "',))
     rows = [row async for batch in pool.stream(Message("anon", (), (earlier, last))) for row in batch]
     assert rows == [("50% 'off' $1 %s \\ \"",)]
 
 
-async def test_streams_leave_half_of_the_connections_to_others(make_pool: MakePool) -> None:
+async def test_streams_use_at_most_half_of_the_connections(make_pool: MakePool) -> None:
     pool = make_pool(size=4, acquisition_timeout=FOR_EVER)
     await pool.start()
     first, second = [pool.stream(numbers(1000), 100) for _ in range(2)]
@@ -194,7 +196,7 @@ async def test_streams_leave_half_of_the_connections_to_others(make_pool: MakePo
     assert [row async for batch in pool.stream(numbers(1)) for row in batch] == [("1",)]
 
 
-async def test_a_stream_that_waits_too_long_gets_504(make_pool: MakePool) -> None:
+async def test_acquisition_timeout_of_a_stream_is_504(make_pool: MakePool) -> None:
     pool = make_pool(size=2, acquisition_timeout=0.1)
     await pool.start()
     first = pool.stream(numbers(1000), 100)
@@ -206,11 +208,11 @@ async def test_a_stream_that_waits_too_long_gets_504(make_pool: MakePool) -> Non
     await first.aclose()
 
 
-@given(asked=st.integers(1, 10_000), size=st.integers(0, 10**9), wanted=st.integers(1, 10**7))
-def test_the_next_batch_is_measured_by_the_last(asked: int, size: int, wanted: int) -> None:
-    found = next_fetch(asked, size, wanted)
-    assert 1 <= found <= max(4 * asked, 1)
-    assert found == 1 or found * size <= wanted * asked
+@given(requested=st.integers(1, 10_000), size=st.integers(0, 10**9), wanted=st.integers(1, 10**7))
+def test_batch_size_follows_the_size_of_the_last_batch(requested: int, size: int, wanted: int) -> None:
+    next_size = next_fetch(requested, size, wanted)
+    assert 1 <= next_size <= max(4 * requested, 1)
+    assert next_size == 1 or next_size * size <= wanted * requested
 
 
 def _sleeping(database: Database) -> bool:
@@ -218,19 +220,19 @@ def _sleeping(database: Database) -> bool:
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_no_identity_leaks_in_a_storm_of_readers_who_leave(
+async def test_no_identity_leaks_if_many_readers_disconnect(
     make_pool: MakePool, reactor: Any, prepared: bool
 ) -> None:
     pool = make_pool(size=4, prepared_statements=prepared)
     await pool.start()
-    chance = random.Random(20240229)
+    rng = random.Random(20240229)
     outcomes: Counter[str] = Counter()
     text = f"{WHO_AM_I} from generate_series(1, 2000), pg_sleep($1::float8)"
 
     async def read(number: int, role: str) -> None:
         settings = (("request.jwt.claims", f"caller-{number}"),)
-        sent = message(text, str(chance.choice([0, 0, 0.002])), role=role, settings=settings)
-        wanted = chance.choice([1, 3, 1000])
+        sent = message(text, str(rng.choice([0, 0, 0.002])), role=role, settings=settings)
+        wanted = rng.choice([1, 3, 1000])
         async with aclosing(pool.stream(sent, 2000)) as batches:
             async for batch in batches:
                 assert {value for (value,) in batch} == {f"{role} caller-{number}"}
@@ -241,16 +243,16 @@ async def test_no_identity_leaks_in_a_storm_of_readers_who_leave(
         outcomes["read"] += 1
 
     async def caller(number: int) -> None:
-        role = chance.choice(["anon", "authenticated"])
-        if chance.random() < 0.3:
+        role = rng.choice(["anon", "authenticated"])
+        if rng.random() < 0.3:
             settings = (("request.jwt.claims", f"caller-{number}"),)
             rows = await pool.run(message(WHO_AM_I, role=role, settings=settings))
             assert rows == [(f"{role} caller-{number}",)]
             outcomes["asked"] += 1
             return
         reading = running(read(number, role))
-        if chance.random() < 0.3:
-            reactor.callLater(chance.random() * 0.01, reading.cancel)
+        if rng.random() < 0.3:
+            reactor.callLater(rng.random() * 0.01, reading.cancel)
         try:
             await reading
         except defer.CancelledError:

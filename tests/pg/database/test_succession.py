@@ -1,4 +1,4 @@
-"""A server that another one has succeeded is left at once, and connected to no more, although it answers."""
+"""Connections to a server are closed once another server has become primary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EAGER = Backoff(longest=0.3, random=lambda: 0.0)
 
 
 def next_lineage(database: Database) -> Lineage:
-    """Return what a standby of the server would be after a promotion."""
+    """Return the lineage of a standby after its promotion."""
     [(system, timeline)] = database.execute(
         "select system_identifier, timeline_id from pg_control_system(), pg_control_checkpoint()"
     )
@@ -34,14 +34,14 @@ def next_lineage(database: Database) -> Lineage:
 
 
 def connections(database: Database) -> int:
-    """Count the connections to the database but our own."""
+    """Count the connections to the database other than this one."""
     [(count,)] = database.execute(
         "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
     )
     return int(count)
 
 
-async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
+async def test_pool_closes_connections_to_an_old_primary(
     make_pool: MakePool, database: Database, reactor: Any
 ) -> None:
     succession = Succession()
@@ -51,9 +51,9 @@ async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
     waiting = [running(pool.run(message("select pg_sleep(60)"))) for _ in range(3)]
     await until(reactor, lambda: pool.figures().in_use == 2)
     succession.add_primary(next_lineage(database))
-    for one in waiting:
+    for each in waiting:
         with pytest.raises(DatabaseUnavailable):
-            await one
+            await each
     await until(reactor, lambda: "old primary, on timeline" in str(pool.trouble))
     with pytest.raises(DatabaseUnavailable):
         await pool.run(message("select 1"))
@@ -61,8 +61,8 @@ async def test_no_statement_is_acknowledged_by_a_server_that_was_succeeded(
     assert not pool.available
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
-async def test_a_listener_leaves_a_server_that_was_succeeded(database: Database, reactor: Any) -> None:
+@pytest.mark.direct("a pooler forwards no notifications")
+async def test_listener_disconnects_from_an_old_primary(database: Database, reactor: Any) -> None:
     succession = Succession()
     lost: list[bool] = []
     listener = Listener(
@@ -86,7 +86,7 @@ async def test_a_listener_leaves_a_server_that_was_succeeded(database: Database,
         await listener.stop()
 
 
-async def test_a_server_is_found_behind_silent_ones(
+async def test_server_watch_skips_hosts_that_do_not_respond(
     server: Server, database: Database, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dataapi.database.server_watch.RESPONSE_TIMEOUT", 0.5)

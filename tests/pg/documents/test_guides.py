@@ -1,4 +1,4 @@
-"""The guides: their SQL runs, their configurations can be used, and what they name is there."""
+"""The guides' SQL, configurations and names are valid."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from dataapi.service.configuration import load
 from dataapi.service.configuration.keys import PROJECT, SERVICE
+from dataapi.testing import free_port
 from support import documents
-from support.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ SECRETS = {
     "secret-keys": "sb_secret_of_this_test",
 }
 DISTRIBUTED = documents.read("tests/scale/distribute.sql").splitlines()
-"""What only a cluster runs, which the tests of tests/scale do."""
+"""Statements that need a cluster; the tests of tests/scale run them."""
 NOTE = "create table note (id int primary key, owner text, body text);"
 
 
@@ -36,7 +36,7 @@ def _blocks(guide: str, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "sql")])
-def test_the_sql_runs(guide: str, database: Database) -> None:
+def test_sql_of_guides_runs(guide: str, database: Database) -> None:
     database.execute(NOTE)
     for text in _blocks(guide, "sql"):
         if "create_distributed_table" in text:
@@ -47,7 +47,7 @@ def test_the_sql_runs(guide: str, database: Database) -> None:
 
 
 @pytest.mark.parametrize("guide", [guide for guide in GUIDES if _blocks(guide, "ini")])
-def test_the_configurations_are_good(guide: str, tmp_path: Path) -> None:
+def test_configurations_of_guides_are_valid(guide: str, tmp_path: Path) -> None:
     for name, value in SECRETS.items():
         (tmp_path / name).write_text(value)
     for number, block in enumerate(_blocks(guide, "ini")):
@@ -59,7 +59,7 @@ def test_the_configurations_are_good(guide: str, tmp_path: Path) -> None:
         assert load(file, {}).projects
 
 
-def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
+def test_nginx_configuration_is_valid(tmp_path: Path) -> None:
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None or os.geteuid() != 0:
         pytest.skip("nginx is not installed, or cannot be tried without root")
@@ -72,11 +72,10 @@ def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_keys_of_postgrest_are_ours() -> None:
-    """Each key that is said to have PostgREST's name, or to stand for one of its keys, exists."""
+def test_settings_in_the_postgrest_guide_exist() -> None:
     text = documents.chapter(documents.read("docs/guides/from-postgrest.md"), "Keys")
-    same, _, table = text.partition("| PostgREST |")
-    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", same))
+    same_name, _, table = text.partition("| PostgREST |")
+    named = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", same_name))
     rows = re.findall(r"^\| .* \| (.*) \|$", table, re.MULTILINE)
     named |= {key for row in rows for key in re.findall(r"`([a-z-]+) = ", row)}
     assert len(named) > 8
@@ -84,8 +83,7 @@ def test_the_keys_of_postgrest_are_ours() -> None:
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_error_codes_exist(guide: str) -> None:
-    """Each code of PostgREST's kind is one that the service answers with."""
+def test_error_codes_in_guides_exist(guide: str) -> None:
     known = documents.read("docs/reference/errors.md")
     for code in re.findall(r"\bPGRSTX?\d+", documents.read(guide)):
         assert f"| {code} |" in known, code

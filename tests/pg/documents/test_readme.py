@@ -20,7 +20,7 @@ from dataapi.catalog.directives import (
 from dataapi.cli.main import run
 from dataapi.graphql import transport
 from dataapi.service.configuration import load_service
-from dataapi.service.configuration.keys import PROJECT, WEBHOOKS, ConfigurationKey
+from dataapi.service.configuration.keys import PROJECT
 from dataapi.service.demo import DemoKeys, demo_project
 from dataapi.settings import Project, Settings
 from support import documents
@@ -28,42 +28,42 @@ from support.memory_http import KEY
 from support.service import Service, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from support.postgres import Server
 
 README = documents.read("README.md")
-BEYOND = documents.read("docs/graphql.md")
+GRAPHQL_PAGE = documents.read("docs/graphql.md")
 DEMO_SQL = documents.read("daemon/dataapi/service/demo.sql")
 DIRECTIVES = {
-    block.language: block.text for block in documents.blocks(documents.chapter(BEYOND, "Directives"))
+    block.language: block.text for block in documents.blocks(documents.chapter(GRAPHQL_PAGE, "Directives"))
 }
-EXAMPLES = re.findall(r"\*\*`(\w+)`\*\*[^*]*?```graphql\n(.*?)```", BEYOND, re.DOTALL)
+EXAMPLES = re.findall(r"\*\*`(\w+)`\*\*[^*]*?```graphql\n(.*?)```", GRAPHQL_PAGE, re.DOTALL)
 STORED = "query ($id: Int!) { blogByPk(id: $id) { name blogPostCollection { edges { node { title } } } } }"
 LINK = re.compile(r"\[[^\]]+\]\(([^)#]*)(?:#([^)]+))?\)")
 
 
 @pytest.fixture(scope="module")
 def demo(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the demo's database with every feature turned on."""
+    """Serve the demo's database with every feature enabled."""
     database = server.create_database(DEMO_SQL)
     with serving(reactor, database, graphql_features=frozenset(FEATURES)) as service:
         yield service
 
 
 def test_every_feature_is_documented() -> None:
-    assert set(re.findall(r"^\*\*`(\w+)`\*\*", BEYOND, re.MULTILINE)) == set(FEATURES)
-    # Subscriptions take a stream: tests/pg/live/test_clients.py runs the example of docs/live.md.
+    assert set(re.findall(r"^\*\*`(\w+)`\*\*", GRAPHQL_PAGE, re.MULTILINE)) == set(FEATURES)
+    # Subscriptions need a stream: tests/pg/live/test_clients.py runs the example of docs/live.md.
     assert {name for name, _ in EXAMPLES} == {*FEATURES} - {"jsonFilters", "subscriptions"}
 
 
-def test_the_demo_has_every_feature_on() -> None:
+def test_demo_enables_every_feature() -> None:
     assert demo_project("", DemoKeys("", "", "")).graphql_features == frozenset(FEATURES)
 
 
-PROMISED: dict[str, Any] = {
-    # The row is there already: it gets the new name, and stays the first account.
+EXPECTED: dict[str, Any] = {
+    # The row exists: its name is updated.
     "upsert": {"insertIntoAccountCollection": {"records": [{"id": 1, "lastName": "Lovelace"}]}},
     "relationFilters": {
         "accountCollection": {"edges": [{"node": {"firstName": "Bruno"}}]},
@@ -71,7 +71,7 @@ PROMISED: dict[str, Any] = {
             "edges": [{"node": {"title": title}} for title in ("The dining car", "Vienna before breakfast")]
         },
     },
-    # By owner from Castelli to Tanabe; of Okafor's two, the one whose best post has more claps first.
+    # Sorted by owner from Castelli to Tanabe, then by the claps of the best post.
     "relationOrder": {
         "blogCollection": {
             "edges": [
@@ -91,7 +91,7 @@ PROMISED: dict[str, Any] = {
             ]
         }
     },
-    # Of each blog, what its released posts have; the one with 17 claps is left out.
+    # Totals of each blog's released posts; the post with 17 claps is excluded.
     "groupBy": {
         "blogPostCollection": {
             "groupBy": [
@@ -105,37 +105,37 @@ PROMISED: dict[str, Any] = {
     },
     "fullText": {"blogPostCollection": {"edges": [{"node": {"title": "Vienna before breakfast"}}]}},
 }
-"""What the demo's data give for each example; "…" is any text."""
+"""The response data of each example; "…" is any text."""
 
 
 @pytest.fixture
 def fresh(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a demo's database of the test's own, in which nothing was changed yet."""
+    """Serve a new copy of the demo's database."""
     with serving(reactor, server.create_database(DEMO_SQL), graphql_features=frozenset(FEATURES)) as service:
         yield service
 
 
 @pytest.mark.parametrize(("feature", "query"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-async def test_each_example_of_a_feature_gives_what_its_text_promises(
+async def test_examples_of_features_return_what_the_page_promises(
     fresh: Service, feature: str, query: str
 ) -> None:
-    answer = await fresh.ask(query, role="service_role")
-    assert len(answer.messages) == 1
-    data = answer.data
-    if feature == "relationFilters":  # the keys of posts are random, and nothing else orders them
+    response = await fresh.ask(query, role="service_role")
+    assert len(response.messages) == 1
+    data = response.data
+    if feature == "relationFilters":  # posts are sorted by random keys
         data["blogPostCollection"]["edges"].sort(key=lambda edge: edge["node"]["title"])
-    assert documents.fits(data, PROMISED[feature]), answer.text
+    assert documents.fits(data, EXPECTED[feature]), response.text
 
 
 @pytest.fixture
 def refined(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the demo's database with the comments that docs/graphql.md shows."""
+    """Serve the demo's database with the comments from docs/graphql.md."""
     database = server.create_database(DEMO_SQL + DIRECTIVES["sql"])
     with serving(reactor, database) as service:
         yield service
 
 
-async def test_the_example_of_directives(refined: Service) -> None:
+async def test_example_of_directives_runs(refined: Service) -> None:
     assert refined.catalog.problems == ()
     journals = (await refined.data(DIRECTIVES["graphql"]))["journalCollection"]
     [journal] = [edge["node"] for edge in journals.pop("edges")]
@@ -153,8 +153,8 @@ async def test_the_example_of_directives(refined: Service) -> None:
     }
 
 
-def test_the_demo_can_listen_elsewhere() -> None:
-    """The variables that the README puts before ``make demo`` are those of the two addresses."""
+def test_demo_addresses_can_be_changed() -> None:
+    """The README sets environment variables for ``make demo``."""
     [line] = re.findall(r"^    (DATAAPI_.*?) make demo$", README, re.MULTILINE)
     variables = dict(word.split("=", 1) for word in line.split())
     defaults = Settings(projects=(demo_project("", DemoKeys("", "", "")),))
@@ -163,28 +163,30 @@ def test_the_demo_can_listen_elsewhere() -> None:
 
 
 def test_every_directive_is_documented() -> None:
-    table = documents.chapter(BEYOND, "Directives").partition("|---|")[2].partition("\n\n")[0]
-    read = [SchemaDirectives, TableDirectives, ForeignKeyDirectives, EnumDirectives]
-    known = {one.name for kind in read for one in fields(kind)} - {"features", "rest_max_rows"}
-    told = {
+    chapter = documents.chapter(documents.read("docs/reference/graphql.md"), "Directives")
+    keys = re.findall(r"^\| [^|]+ \| (`[^|]+) \|", chapter, re.MULTILINE)
+    kinds = [SchemaDirectives, TableDirectives, ForeignKeyDirectives, EnumDirectives]
+    known = {field.name for kind in kinds for field in fields(kind)} - {"features"}
+    known = {name for name in known if not name.startswith("rest_")}
+    documented = {
         re.sub("([A-Z])", lambda capital: f"_{capital[1].lower()}", key)
-        for key in re.findall(r"`(\w+)`", table)
+        for key in re.findall(r"`(\w+)`", " ".join(keys))
     }
-    assert told - {"true"} == known
+    assert documented == known
 
 
-async def test_the_members_of_a_request_are_those_that_are_read(demo: Service) -> None:
-    chapter = documents.chapter(BEYOND, "Requests")
+async def test_members_of_requests_are_documented(demo: Service) -> None:
+    chapter = documents.chapter(GRAPHQL_PAGE, "Requests")
     assert re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE) == list(transport.MEMBERS)
     blocks = {block.language: block.text for block in documents.blocks(chapter)}
-    [sent] = documents.requests(blocks["sh"], {"id": "$id"})  # within quotation marks of the shell
-    answer = await demo.send((sent.body or "").encode())
-    assert answer.body == json.loads(blocks["json"])
+    [sent] = documents.requests(blocks["sh"], {"id": "$id"})  # inside shell quotes
+    response = await demo.send((sent.body or "").encode())
+    assert response.body == json.loads(blocks["json"])
 
 
-async def test_the_example_of_variables(demo: Service) -> None:
-    """Declared otherwise than their places, and one not at all; its enum value as a string."""
-    [query] = [block.text for block in documents.blocks(documents.chapter(BEYOND, "Variables"))]
+async def test_example_of_variables_runs(demo: Service) -> None:
+    """One variable has another type than its use, one is undeclared, and an enum value is a string."""
+    [query] = [block.text for block in documents.blocks(documents.chapter(GRAPHQL_PAGE, "Variables"))]
     variables = {"id": 1, "words": ["The dining car"]}
     data = (await demo.ask(query, variables, role="service_role", check=False)).data
     assert data["blogByPk"]
@@ -201,8 +203,8 @@ def stored(server: Server, reactor: Any, tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-async def test_the_examples_of_knowing_and_limiting_what_runs(stored: Service) -> None:
-    chapter = documents.chapter(BEYOND, "Know and limit what runs")
+async def test_examples_of_the_schema_command_and_cost_run(stored: Service) -> None:
+    chapter = documents.chapter(GRAPHQL_PAGE, "Know and limit what runs")
     command, request = [block.text for block in documents.blocks(chapter) if block.language == "sh"]
     output, errors = io.StringIO(), io.StringIO()
     environ = {"DATAAPI_PROJECT_DB_URI": stored.database.uri, "DATAAPI_PROJECT_REQUIRE_API_KEY": "no"}
@@ -211,21 +213,20 @@ async def test_the_examples_of_knowing_and_limiting_what_runs(stored: Service) -
     assert "type Blog implements Node" in output.getvalue()
 
     [sent] = documents.requests(request, {})
-    answer = await stored.send((sent.body or "").encode())
-    [shown] = re.findall(r'`"extensions":(\{"cost":.*?\}\})`', chapter)
-    assert answer.body["extensions"] == json.loads(shown)
+    response = await stored.send((sent.body or "").encode())
+    [example] = re.findall(r'`"extensions":(\{"cost":.*?\}\})`', chapter)
+    assert response.body["extensions"] == json.loads(example)
 
 
-async def test_the_examples_of_the_readme_itself(demo: Service) -> None:
-    """The first ones that a newcomer sees: a change by GraphQL, and related rows by REST."""
+async def test_examples_of_the_readme_run(demo: Service) -> None:
     first = re.search(r"-d '(.*?)'\n\nThe response:\n\n    (.*?)\n", README)
     assert first is not None
-    answer = await demo.ask(json.loads(first[1])["query"])
-    assert answer.text == first[2]
+    response = await demo.ask(json.loads(first[1])["query"])
+    assert response.text == first[2]
 
     [mutation] = _blocks("GraphQL", "graphql")
-    answer = await demo.ask(mutation, role="service_role")
-    assert answer.data == {
+    response = await demo.ask(mutation, role="service_role")
+    assert response.data == {
         "updateBlogCollection": {
             "records": [
                 {"name": "Small Kitchens", "description": "Soups for one", "owner": {"firstName": "Ada"}}
@@ -236,17 +237,17 @@ async def test_the_examples_of_the_readme_itself(demo: Service) -> None:
     variables = {"REST": f"{demo.url}/rest/v1", "KEY": KEY}
     [request] = documents.requests(f"curl{script}", variables)
     rows = await demo.rest(request.method, request.target.removeprefix("/rest/v1/"), headers=request.headers)
-    [shown] = _blocks("REST", "json")
-    assert rows.text == shown.strip()
+    [example] = _blocks("REST", "json")
+    assert rows.text == example.strip()
 
 
 def _blocks(chapter: str, language: str) -> list[str]:
-    found = documents.blocks(documents.chapter(README, chapter))
-    return [block.text for block in found if block.language == language]
+    blocks = documents.blocks(documents.chapter(README, chapter))
+    return [block.text for block in blocks if block.language == language]
 
 
 @pytest.mark.parametrize("name", documents.names())
-def test_links_lead_somewhere(name: str) -> None:
+def test_links_have_a_target(name: str) -> None:
     for path, heading in LINK.findall(documents.read(name)):
         if path.startswith("https://"):
             continue
@@ -256,12 +257,9 @@ def test_links_lead_somewhere(name: str) -> None:
             assert heading in documents.anchors(target.read_text("utf-8")), heading
 
 
-@pytest.mark.parametrize(("name", "keys"), [("docs/rest.md", PROJECT), ("docs/webhooks.md", WEBHOOKS)])
-def test_the_keys_of_the_configuration_are_there(name: str, keys: Mapping[str, ConfigurationKey]) -> None:
-    table = documents.chapter(documents.read(name), "Configuration")
+def test_documented_configuration_keys_exist() -> None:
+    table = documents.chapter(documents.read("docs/rest.md"), "Configuration")
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     named = {key for row in rows for key in re.findall(r"`([a-z0-9-]+)`", row)}
-    assert named <= keys.keys()
+    assert named <= PROJECT.keys()
     assert len(named) > 8
-    if keys is WEBHOOKS:
-        assert named == keys.keys()

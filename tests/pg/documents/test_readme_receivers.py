@@ -1,4 +1,4 @@
-"""The README's receivers, run as they are: they take real deliveries and refuse what was tampered with."""
+"""The README's receivers accept genuine deliveries and reject forged ones."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-pytestmark = pytest.mark.time_limit(180)  # the first run of a machine installs a package
+pytestmark = pytest.mark.time_limit(180)  # the first run installs a package
 
-OWN_WORDS = "a secret of one's own words"
+TEXT_SECRET = "a secret of one's own words"
 BODY = b'{"id":"0190","type":"v1.project.paused","timestamp":"2026-03-01T12:00:00.000Z","payload":{}}'
 
 
@@ -34,13 +34,13 @@ def signed(secret: str, ago: float = 0) -> dict[str, str]:
 
 
 @pytest.fixture(
-    params=itertools.product([PYTHON, NODE, PYTHON_PLAIN, NODE_PLAIN], [SECRET, OWN_WORDS]),
+    params=itertools.product([PYTHON, NODE, PYTHON_PLAIN, NODE_PLAIN], [SECRET, TEXT_SECRET]),
     ids="-".join,
 )
 def receiver(
     request: pytest.FixtureRequest, pytestconfig: pytest.Config, tmp_path: Path, reactor: Any
 ) -> Iterator[Running]:
-    """Give each of the README's receivers in turn, with a kind of secret that it takes."""
+    """Return each of the README's receivers with each kind of secret."""
     example, secret = request.param
     folder = tmp_path
     if example == NODE:
@@ -54,24 +54,24 @@ def receiver(
     running.end()
 
 
-def test_there_is_an_example_for_each_way() -> None:
+def test_every_example_is_tested() -> None:
     assert set(EXAMPLES) == {PYTHON, PYTHON_PLAIN, NODE, NODE_PLAIN}
 
 
-async def test_a_real_delivery_is_taken(deliveries: Deliveries, receiver: Running, reactor: Any) -> None:
+async def test_genuine_delivery_is_accepted(deliveries: Deliveries, receiver: Running, reactor: Any) -> None:
     store = await deliveries.store()
     url = f"http://127.0.0.1:{receiver.port}/"
     await add_endpoint(store, url=url, signing_secret=receiver.secret)
     await deliveries.dispatcher(store)
     await publish(store, reason="größer")
-    while (found := await records(store))[0].status is Status.PENDING:
+    while (delivered := await records(store))[0].status is Status.PENDING:
         await task.deferLater(reactor, 0.02)
-    [record] = found
+    [record] = delivered
     assert (record.status, record.response_code) == (Status.SUCCESS, 204), receiver.text
     assert receiver.handled == [str(record.event_id)]
 
 
-def test_what_was_tampered_with_is_refused(receiver: Running) -> None:
+def test_forged_delivery_is_rejected(receiver: Running) -> None:
     genuine = signed(receiver.secret)
     assert receiver.answer(genuine, BODY) == 204
     unsigned = {name: value for name, value in genuine.items() if not name.startswith("webhook-")}

@@ -1,4 +1,4 @@
-"""The examples of docs/rest.md, run one after the other on the demo's database."""
+"""The examples of docs/rest.md, run in order on the demo's database."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ TEXT = documents.read("docs/rest.md")
 BLOCKS = documents.blocks(TEXT)
 SECRET_KEY = "sb_secret_of_this_test"
 REST = "/rest/v1/"
-ANSWERS = ("json", "http", "text")
+RESPONSE_LANGUAGES = ("json", "http", "text")
 
 
 @pytest.fixture(scope="module")
 def demo(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the demo's database with what the demo allows."""
+    """Serve the demo's database with the demo's settings."""
     database = server.create_database(
         (documents.ROOT / "daemon" / "dataapi" / "service" / "demo.sql").read_text()
     )
-    shown = demo_project("", DemoKeys("", "", ""))
-    allowed = {name: getattr(shown, name) for name in ("db_aggregates_enabled", "db_plan_enabled")}
+    expected = demo_project("", DemoKeys("", "", ""))
+    names = ("db_aggregates_enabled", "db_plan_enabled", "rest_features")
+    allowed = {name: getattr(expected, name) for name in names}
     with serving(reactor, database, secret_keys=(SECRET_KEY,), **allowed) as service:
         yield service
 
 
 @pytest.mark.time_limit(120)
-async def test_every_example_is_answered_as_it_says(demo: Service) -> None:
+async def test_every_example_returns_its_documented_response(demo: Service) -> None:
     variables = {"REST": f"{demo.url}/rest/v1", "KEY": SECRET_KEY}
-    answered = 0
+    count = 0
     for block, after in itertools.pairwise([*BLOCKS, Block("", "", 0)]):
         if block.language == "sql":
             await demo.execute(block.text)
         if block.language != "sh" or not block.text.startswith("curl "):
             continue
         [request] = documents.requests(block.text, variables)
-        answer = await _send(demo, request)
-        answered += 1
-        _check(block, request, answer, after if after.language in ANSWERS else None)
-    assert answered > 15
+        response = await _send(demo, request)
+        count += 1
+        _check(block, request, response, after if after.language in RESPONSE_LANGUAGES else None)
+    assert count > 15
 
 
 async def _send(demo: Service, request: Request) -> Answer:
@@ -60,25 +61,25 @@ async def _send(demo: Service, request: Request) -> Answer:
     return await demo.rest(request.method, target, request.body, headers=request.headers)
 
 
-def _check(block: Block, request: Request, answer: Answer, shown: Block | None) -> None:
-    where = f"docs/rest.md, line {block.line}: {answer.status} {answer.text}"
-    if shown is not None and shown.language == "http":
-        assert request.shows_head, where
-        head, _, body = shown.text.partition("\n\n")
+def _check(block: Block, request: Request, response: Answer, expected: Block | None) -> None:
+    context = f"docs/rest.md, line {block.line}: {response.status} {response.text}"
+    if expected is not None and expected.language == "http":
+        assert request.shows_head, context
+        head, _, body = expected.text.partition("\n\n")
         status, *lines = head.splitlines()
-        assert status.split()[1] == str(answer.status), where
+        assert status.split()[1] == str(response.status), context
         for name, value in (line.split(": ", 1) for line in lines):
-            assert answer.headers[name.lower()] == value, where
-        shown = replace(shown, language="json", text=body) if body else None
+            assert response.headers[name.lower()] == value, context
+        expected = replace(expected, language="json", text=body) if body else None
     else:
-        assert answer.status < 400, where
-    if shown is not None and shown.language == "json":
-        assert fits(answer.body, pattern(shown.text)), where
-    elif shown is not None:
-        assert answer.text.rstrip() == shown.text.rstrip(), where
+        assert response.status < 400, context
+    if expected is not None and expected.language == "json":
+        assert fits(response.body, pattern(expected.text)), context
+    elif expected is not None:
+        assert response.text.rstrip() == expected.text.rstrip(), context
 
 
-def test_the_configuration_is_good(tmp_path: Path) -> None:
+def test_configuration_examples_are_valid(tmp_path: Path) -> None:
     examples = [block.text for block in BLOCKS if block.language == "ini"]
     assert examples
     for number, text in enumerate(examples):

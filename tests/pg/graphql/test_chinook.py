@@ -132,5 +132,5 @@ async def test_self_reference_has_fields_in_both_directions(api: Service) -> Non
     }
 
 
-def test_the_whole_schema_is_valid(api: Service) -> None:
+def test_whole_schema_is_valid(api: Service) -> None:
     assert validate_schema(eager(api.schema())) == []

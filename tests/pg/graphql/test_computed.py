@@ -70,7 +70,7 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
     server.admin.execute("drop owned by c_columns")
 
 
-def test_a_function_of_a_row_is_a_field(api: Service) -> None:
+def test_function_of_a_row_is_a_field(api: Service) -> None:
     found = api.schema().object_type("person").fields
     kinds = {name: str(field.type) for name, field in found.items()}
     assert kinds == {
@@ -114,13 +114,13 @@ async def test_computed_values_are_serialized_by_type(api: Service) -> None:
     assert data["personByPk"] == {"n": "Ann Bo"}
 
 
-async def test_a_function_that_returns_one_row_is_an_object(api: Service) -> None:
+async def test_function_that_returns_one_row_is_an_object(api: Service) -> None:
     ann, cy = await api.rows("person", "chief { id chief { id } full_name } chief_set { id }")
     assert ann == {"chief": None, "chief_set": None}
     assert cy == {"chief": {"id": 1, "chief": None, "full_name": "Ann Bo"}, "chief_set": {"id": 1}}
 
 
-async def test_a_function_that_returns_rows_is_a_collection(api: Service) -> None:
+async def test_function_that_returns_rows_is_a_collection(api: Service) -> None:
     response = await api.ask(
         """{ personCollection { edges { node { id
             posts(first: 2, filter: {id: {gt: 1}}, orderBy: [{title: DescNullsLast}]) {

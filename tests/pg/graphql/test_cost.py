@@ -72,7 +72,7 @@ PAGE = "edges { node { id } }"
         (f"mutation {{ make_authors(first: 6) {{ {PAGE} }} }}", 6),
     ],
 )  # fmt: skip
-async def test_an_operation_costs_the_rows_that_it_may_touch(api: Service, operation: str, cost: int) -> None:
+async def test_operation_costs_the_rows_that_it_may_touch(api: Service, operation: str, cost: int) -> None:
     assert await measured_cost(api, operation) == cost
 
 

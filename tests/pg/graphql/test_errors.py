@@ -290,7 +290,7 @@ async def test_errors_within_lists_have_an_index(api: Service) -> None:
     assert response.errors[0]["path"] == ["accountCollection", "edges", 0, "n", "a"]
 
 
-async def test_an_error_of_a_nullable_field_leaves_its_siblings(api: Service) -> None:
+async def test_error_of_nullable_field_does_not_affect_siblings(api: Service) -> None:
     good = base64.b64encode(b'["public", "account", 2]').decode()
     query = """query($id: ID!, $n: Int = 1) {
         first: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId
@@ -332,7 +332,7 @@ async def test_error_of_a_non_null_field_leaves_no_data(api: Service) -> None:
     assert response.messages == ()
 
 
-async def test_a_failed_operation_leaves_nothing_behind(api: Service) -> None:
+async def test_failed_operation_changes_nothing(api: Service) -> None:
     query = "query($id: Int!) { accountByPk(id: $id) { email } }"
     for _ in range(3):
         await api.ask("{ brokenCollection { edges { node { ratio } } } }")

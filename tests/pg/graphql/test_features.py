@@ -254,7 +254,7 @@ async def test_relation_filters_limit_updates_and_deletes(featured: Service) -> 
     ],
 )
 @pytest.mark.parametrize("word", ["some", "none", "every"])
-async def test_a_relation_filter_without_its_variables_is_left_out(
+async def test_relation_filter_without_its_variables_is_ignored(
     reading: Service, table: str, given: str, word: str
 ) -> None:
     given = given.replace("%s", word)
@@ -347,7 +347,7 @@ async def test_order_element_has_one_column_at_every_level(reading: Service) -> 
 # ---------------------------------------------------------------- nested inserts
 
 
-async def test_a_parent_is_inserted_with_its_children_and_theirs(featured: Service) -> None:
+async def test_parent_is_inserted_with_its_children_and_theirs(featured: Service) -> None:
     response = await featured.ask(
         """mutation { insertIntoartistCollection(objects: [
             {name: "Enya", albumCollection: [
@@ -371,7 +371,7 @@ async def test_a_parent_is_inserted_with_its_children_and_theirs(featured: Servi
     assert nodes(records[1]["albumCollection"]) == []
 
 
-async def test_a_child_is_inserted_with_its_parent(featured: Service) -> None:
+async def test_child_is_inserted_with_its_parent(featured: Service) -> None:
     data = await featured.data(
         """mutation { insertIntotrackCollection(objects: [
             {name: "Army of Me", album: {title: "Post", artist: {name: "Bjork"}}}
@@ -382,7 +382,7 @@ async def test_a_child_is_inserted_with_its_parent(featured: Service) -> None:
     ]
 
 
-async def test_a_nested_insert_is_all_or_nothing(featured: Service) -> None:
+async def test_nested_insert_is_all_or_nothing(featured: Service) -> None:
     response = await featured.ask(
         """mutation { insertIntoartistCollection(objects: [{name: "Enya", albumCollection: [{title: null}]}])
             { affectedCount } }"""
@@ -592,7 +592,7 @@ async def test_full_text_search(reading: Service, given: str, ids: list[int]) ->
     assert await reading.ids("track", f"filter: {given}") == ids
 
 
-async def test_an_unknown_search_language_is_an_error(reading: Service) -> None:
+async def test_unknown_search_language_is_an_error(reading: Service) -> None:
     response = await reading.ask(
         '{ trackCollection(filter: {name: {search: {query: "x", language: "klingon"}}}) {'
         " edges { cursor } } }"

@@ -38,7 +38,7 @@ CASES = [
     ("{not: {or: [{a: {eq: 1}}, {not: {id: {lt: 20}}}]}}", "not (a = 1 or not id < 20)"),
     ("{id: {lt: 9}, or: [{a: {eq: 1}}, {a: {eq: 2}}], not: {id: {eq: 2}}}", "id in (1, 5, 6)"),
     ("{not: {not: {not: {a: {eq: 1}}}}}", "a <> 1"),
-    # 3: a value that is no list is a list of one, so an object in ``or`` is the AND of its members.
+    # 3: a single value is coerced to a list, so an object in ``or`` is the AND of its members.
     ('{or: {a: {eq: 1}, b: {eq: "x"}}}', "a = 1 and b = 'x'"),
     ('{and: {a: {eq: 1}, b: {eq: "x"}}}', "a = 1 and b = 'x'"),
     ('{not: {a: {eq: 1}, b: {eq: "x"}}}', "not (a = 1 and b = 'x')"),
@@ -237,7 +237,7 @@ async def test_columns_named_like_operators_replace_them(service: Service) -> No
     assert rows == [{"and": 1, "or": 2, "not": 3}]
 
 
-async def test_a_node_id_is_a_filter(service: Service) -> None:
+async def test_node_id_is_a_filter(service: Service) -> None:
     rows = await service.rows("two", "nodeId x y")
     for row in rows:
         found = await service.rows("two", "nodeId x y", f'filter: {{nodeId: {{eq: "{row["nodeId"]}"}}}}')

@@ -311,7 +311,7 @@ async def test_null_results_are_returned_among_other_mutations(api: Service) -> 
 
 
 @pytest.mark.parametrize(("text", "expected"), [("tick", "SO_SO"), ("ticks", ["SO_SO", "ok"])])
-async def test_a_function_that_changes_data_runs_once(api: Service, text: str, expected: Any) -> None:
+async def test_function_that_changes_data_runs_once(api: Service, text: str, expected: Any) -> None:
     assert await call(api, f'{text}(word: "w")', head="mutation") == expected
     assert api.database.execute("select count(*) from calls") == [(1,)]
 
@@ -393,7 +393,7 @@ async def test_inflected_names_are_used_everywhere(api: Service) -> None:
     assert data["deleteFromAccountHolderCollection"]["affectedCount"] == 2
 
 
-async def test_an_error_that_a_function_raises_has_its_code_and_message(api: Service) -> None:
+async def test_error_that_a_function_raises_has_its_code_and_message(api: Service) -> None:
     response = await api.ask('mutation { log_void(word: "before") refuse(word: "me") }')
     assert response.body == {
         "data": None,
@@ -405,7 +405,7 @@ async def test_an_error_that_a_function_raises_has_its_code_and_message(api: Ser
     assert response.errors[0]["extensions"] == {"code": "22012"}
 
 
-async def test_a_query_function_cannot_change_data(api: Service) -> None:
+async def test_query_function_cannot_change_data(api: Service) -> None:
     await api.execute("""create function liar() returns int stable language plpgsql as
         $$ begin perform log_void('lie'); return 1; end $$""")
     response = await api.ask("{ liar }")

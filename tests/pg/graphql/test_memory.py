@@ -126,7 +126,7 @@ async def test_plans_do_not_reference_documents(api: Service, name: str) -> None
     given = {f"v{number}": number for number in range(50)} if name == "variables" else None
     await api.ask(DOCUMENTS[name].replace("<N>", "x"), given, check=False)
     [role] = api.engine._roles.values()
-    [prepared] = [prepared for prepared, _ in role.texts._entries.values()]
+    [prepared] = [entry.value for entry in role.texts._entries.values()]
     node = weakref.ref(prepared.document.operation(None).node)
     del prepared
     gc.collect()
@@ -154,8 +154,7 @@ async def test_frozen_documents_are_freed_when_dropped(api: Service, reactor: An
                 await task.deferLater(reactor, 0)
         [role] = api.engine._roles.values()
         nodes = [
-            weakref.ref(prepared.document.operation(None).node)
-            for prepared, _ in role.texts._entries.values()
+            weakref.ref(entry.value.document.operation(None).node) for entry in role.texts._entries.values()
         ]
         assert len(nodes) >= 200
         del role

@@ -297,7 +297,7 @@ async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
     ]
 
 
-async def test_a_role_that_cannot_read_the_key_sees_relations_as_they_were(api: Service) -> None:
+async def test_role_that_cannot_read_the_key_sees_old_relationships(api: Service) -> None:
     response = await api.data(
         "mutation { deleteFromnoteCollection(atMost: 2) { records { text person { id everybody } } } }",
         role="service_role",
@@ -316,7 +316,7 @@ async def test_trigger_may_preserve_rows(api: Service) -> None:
 
 
 @pytest.mark.parametrize("fields", ["affectedCount", "records { id bookCollection { totalCount } }"])
-async def test_a_delete_is_one_statement(api: Service, fields: str) -> None:
+async def test_delete_is_one_statement(api: Service, fields: str) -> None:
     response = await api.ask(f"mutation {{ deleteFromauthorCollection(atMost: 3) {{ {fields} }} }}")
     assert "errors" not in response.body
     assert (len(response.messages), len(response.statements)) == (1, 1)

@@ -93,7 +93,7 @@ async def test_every_object_becomes_a_row_in_order(api: Service) -> None:
     ]
 
 
-async def test_a_single_object_is_a_list_of_one(api: Service) -> None:
+async def test_single_object_is_coerced_to_a_list(api: Service) -> None:
     assert await insert(api, "author", '{name: "a"}') == {"affectedCount": 1}
     query = (
         "mutation($o: [authorInsertInput!]!) { insertIntoauthorCollection(objects: $o) { affectedCount } }"
@@ -145,7 +145,7 @@ async def test_objects_in_a_variable_may_name_different_members(api: Service) ->
     ]
 
 
-async def test_an_object_without_members_is_a_row_of_defaults(api: Service) -> None:
+async def test_empty_object_inserts_a_row_of_defaults(api: Service) -> None:
     result = await insert(api, "defaulted", "[{}, {b: null}, {}]", "affectedCount records { id a b }")
     assert result["affectedCount"] == 3
     assert result["records"] == [
@@ -175,7 +175,7 @@ async def test_columns_that_cannot_be_written_are_not_offered(api: Service) -> N
         'mutation { insertIntoauthorCollection(objects: {name: "a", shout: "A"}) { affectedCount } }'
     )
     assert "shout" in data.error
-    # A table whose only column writes itself takes no rows at all.
+    # If a table's only column is generated, rows cannot be inserted.
     assert "insertIntonothing_to_writeCollection" not in api.schema().object_type("Mutation").fields
     assert "nothing_to_writeInsertInput" not in api.schema().schema.type_map
 
@@ -287,7 +287,7 @@ async def test_stable_and_volatile_computed_fields_see_the_insert(api: Service) 
 @pytest.mark.parametrize(
     "fields", ["affectedCount", "affectedCount records { id }", "records { bookCollection { totalCount } }"]
 )
-async def test_an_insert_is_one_message(api: Service, fields: str) -> None:
+async def test_insert_is_one_message(api: Service, fields: str) -> None:
     response = await api.ask(
         f'mutation {{ insertIntoauthorCollection(objects: [{{name: "a"}}, {{name: "b"}}]) {{ {fields} }} }}'
     )
@@ -397,9 +397,7 @@ async def test_mutation_with_only_skipped_fields_changes_nothing(api: Service) -
             deleteFromauthorCollection(filter: {id: {in: [$v, 0]}}, atMost: 9) { affectedCount } }""",
     ],
 )
-async def test_a_null_variable_among_items_that_must_not_be_null_is_rejected(
-    api: Service, query: str
-) -> None:
+async def test_null_variable_among_items_that_must_not_be_null_is_rejected(api: Service, query: str) -> None:
     await insert(api, "author", '{name: "kept"}')
     response = await api.ask(query, {"v": None})
     assert "must not be null" in response.error

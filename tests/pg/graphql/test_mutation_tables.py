@@ -115,7 +115,7 @@ def test_views_that_cannot_be_changed_offer_nothing(api: Service) -> None:
     assert {"per_ownerCollection", "item_copyCollection"} <= set(api.schema().object_type("Query").fields)
 
 
-async def test_a_views_check_option_is_an_error(api: Service) -> None:
+async def test_violated_check_option_of_view_is_an_error(api: Service) -> None:
     response = await api.ask(
         'mutation { insertIntocheapCollection(objects: {name: "a", price: "99"}) { affectedCount } }'
     )
@@ -145,7 +145,7 @@ async def test_view_with_triggers_supports_all_mutations(api: Service) -> None:
     assert api.database.execute("select count(*) from item") == [(0,)]
 
 
-async def test_a_partitioned_table_changes_like_any_other(api: Service) -> None:
+async def test_partitioned_table_can_be_changed(api: Service) -> None:
     assert offered(api, "measure") == {"insert", "update", "delete"}
     made = await mutate(
         api,
@@ -176,7 +176,7 @@ async def test_a_partitioned_table_changes_like_any_other(api: Service) -> None:
     assert gone == {"affectedCount": 2}
 
 
-async def test_a_partition_can_be_changed_on_its_own(api: Service) -> None:
+async def test_partition_can_be_changed(api: Service) -> None:
     made = await mutate(
         api, 'insertIntomeasure_23Collection(objects: {id: 1, day: "2023-05-05"}) { records { id day } }'
     )
@@ -201,7 +201,7 @@ async def test_mutations_of_a_parent_table_include_child_tables(api: Service) ->
     assert gone == {"affectedCount": 2}
 
 
-async def test_a_foreign_table_changes_like_any_other(api: Service, server: Server) -> None:
+async def test_foreign_table_can_be_changed(api: Service, server: Server) -> None:
     server.require("postgres_fdw")
     api.database.execute("create extension postgres_fdw")
     parameters = psycopg2.extensions.parse_dsn(api.database.admin_uri)

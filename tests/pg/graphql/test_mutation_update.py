@@ -68,7 +68,7 @@ async def update(api: Service, table: str, arguments: str, fields: str = "affect
     return (await api.data(f"mutation {{ r: update{table}Collection({arguments}) {{ {fields} }} }}"))["r"]
 
 
-async def test_the_fields_in_set_are_set_on_every_row_that_matches(api: Service) -> None:
+async def test_update_sets_fields_of_every_matching_row(api: Service) -> None:
     result = await update(
         api,
         "author",
@@ -155,7 +155,7 @@ async def test_at_least_one_member_is_needed_in_set(api: Service, written: str) 
     assert (await api.ask(query)).error == "At least one mapping must be provided to set argument"
 
 
-async def test_an_absent_variable_leaves_the_column_and_a_null_one_clears_it(api: Service) -> None:
+async def test_absent_variable_keeps_the_column_and_null_clears_it(api: Service) -> None:
     query = """mutation($note: String) {
         updateauthorCollection(set: {flag: true, note: $note}, filter: {id: {eq: 1}}) { records { note } }
         }"""
@@ -315,7 +315,7 @@ async def test_triggers_may_change_and_suppress_rows(api: Service) -> None:
 @pytest.mark.parametrize(
     "fields", ["affectedCount records { id }", "affectedCount", "records { id book_count }"]
 )
-async def test_an_update_is_one_message(api: Service, fields: str) -> None:
+async def test_update_is_one_message(api: Service, fields: str) -> None:
     response = await api.ask(
         f"mutation {{ updateauthorCollection(set: {{flag: true}}, atMost: 5) {{ {fields} }} }}"
     )

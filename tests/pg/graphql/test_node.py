@@ -70,7 +70,7 @@ def node_id(*values: object) -> str:
         node_id("public", "small_keys", 1, 1, "c", "d", "no uuid", "f", ""),
     ],
 )
-async def test_a_key_value_of_another_type_leaves_the_siblings(api: Service, bad: str) -> None:
+async def test_key_value_of_another_type_does_not_affect_siblings(api: Service, bad: str) -> None:
     """PostgreSQL would fail the whole query for one invalid value."""
     query = "query($id: ID!) { a: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId } }"
     good = node_id("public", "account", 2)
@@ -82,7 +82,7 @@ async def test_a_key_value_of_another_type_leaves_the_siblings(api: Service, bad
         assert response.errors[0]["path"] == ["node"]
 
 
-async def test_a_node_id_has_the_references_form(api: Service) -> None:
+async def test_node_id_has_the_documented_form(api: Service) -> None:
     rows = await api.rows("account", "nodeId id")
     assert rows[0] == {"nodeId": "WyJwdWJsaWMiLCAiYWNjb3VudCIsIDFd", "id": 1}
     assert [row["nodeId"] for row in await api.rows("orders", "nodeId")] == [
@@ -146,7 +146,7 @@ async def test_absent_and_hidden_rows_are_null(api: Service, key: tuple[object, 
         (node_id("public", "orders", 1), 5),
     ],
 )
-async def test_an_invalid_node_id_is_rejected(api: Service, text: str, number: int) -> None:
+async def test_invalid_node_id_is_rejected(api: Service, text: str, number: int) -> None:
     query = "query($id: ID!) { node(nodeId: $id) { nodeId } }"
     for response in (
         await api.ask(query, {"id": text}),

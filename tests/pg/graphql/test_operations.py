@@ -70,7 +70,7 @@ async def test_typename_is_on_every_object(service: Service) -> None:
     assert data["blogByPk"] == {"kind": "blog"}
 
 
-async def test_the_same_field_under_several_aliases_with_other_arguments(service: Service) -> None:
+async def test_aliases_of_a_field_can_have_different_arguments(service: Service) -> None:
     data = await service.data(
         """{ first: blogByPk(id: 1) { n: name m: name } second: blogByPk(id: 2) { name }
             blogCollection(first: 1) { edges { node {
@@ -160,7 +160,7 @@ async def test_include_and_skip_follow_their_variables(service: Service) -> None
         }
 
 
-async def test_a_row_of_nothing_is_an_empty_object(service: Service) -> None:
+async def test_row_without_fields_is_an_empty_object(service: Service) -> None:
     data = await service.data(
         "query($no: Boolean!) { blogByPk(id: 1) { id @include(if: $no) } }", {"no": False}
     )
@@ -172,7 +172,7 @@ async def test_a_row_of_nothing_is_an_empty_object(service: Service) -> None:
     assert data == {"blogCollection": {"edges": [{"node": {}}, {"node": {}}]}}
 
 
-async def test_a_null_variable_does_not_decide_a_directive(service: Service) -> None:
+async def test_null_variable_of_a_directive_is_rejected(service: Service) -> None:
     query = "query($x: Boolean = true) { __typename @include(if: $x) }"
     assert (await service.data(query)) == {"__typename": "Query"}
     response = await service.ask(query, {"x": None}, check=False)
@@ -197,7 +197,7 @@ async def test_variables_have_defaults(service: Service) -> None:
     assert await ids({"name": None}) == ([1, 3], [])
 
 
-async def test_an_absent_variable_leaves_its_argument_out(service: Service) -> None:
+async def test_absent_variable_omits_its_argument(service: Service) -> None:
     query = """query($f: StringFilter, $v: String) {
         blogCollection(filter: {name: {eq: $v}, owner: $f}) { edges { node { id } } } }"""
     assert nodes((await service.data(query))["blogCollection"]) == [{"id": 1}, {"id": 2}, {"id": 3}]
@@ -328,7 +328,7 @@ async def test_invalid_documents_are_rejected(
     assert response.messages == ()
 
 
-async def test_a_row_of_a_hundred_columns_is_one_object(service: Service) -> None:
+async def test_row_of_a_hundred_columns_is_one_object(service: Service) -> None:
     """PostgreSQL functions accept at most 100 arguments."""
     names = [f"c{number}" for number in range(1, 121)]
     fields = f"{' '.join(names)} nodeId"

@@ -46,7 +46,7 @@ async def test_rows_are_in_the_requested_order(service: Service, order: str, exp
     assert await service.ids("item", f"orderBy: {order}") == expected
 
 
-async def test_a_variable_may_be_an_element_a_direction_or_the_whole(service: Service) -> None:
+async def test_variable_can_be_any_part_of_order_by(service: Service) -> None:
     whole = "query($o: [itemOrderBy!]) { itemCollection(orderBy: $o) { edges { node { id } } } }"
     element = "query($o: itemOrderBy!) { itemCollection(orderBy: [$o]) { edges { node { id } } } }"
     direction = "query($o: OrderByDirection) { itemCollection(orderBy: {a: $o}) { edges { node { id } } } }"
@@ -66,14 +66,14 @@ async def test_a_variable_may_be_an_element_a_direction_or_the_whole(service: Se
         assert await ids(direction, None) == [1, 2, 3, 4, 5]
 
 
-async def test_the_default_order_is_the_key_in_its_own_order_of_columns(service: Service) -> None:
+async def test_default_order_is_that_of_the_primary_key(service: Service) -> None:
     assert await service.rows("backward", "a b") == [{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 2}]
 
 
 @pytest.mark.parametrize(
     "order", ["[{a: AscNullsLast, b: AscNullsLast}]", "{id: DescNullsLast, a: AscNullsFirst}"]
 )
-async def test_an_element_with_several_keys_is_invalid(service: Service, order: str) -> None:
+async def test_element_with_several_keys_is_invalid(service: Service, order: str) -> None:
     response = await service.ask(f"{{ rows: itemCollection(orderBy: {order}) {{ __typename }} }}")
     assert "must have one column, but has 2" in response.error
     assert response.errors[0]["path"] == ["rows"]

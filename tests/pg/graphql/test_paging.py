@@ -149,7 +149,7 @@ async def test_variables_are_validated_like_literals(
     assert (await service.data(query, {"v": good}))["rows"]["edges"]
 
 
-async def test_a_page_is_cut_to_max_rows(service: Service) -> None:
+async def test_page_is_limited_to_max_rows(service: Service) -> None:
     for arguments in ("", "first: 100", "first: 2147483647", "after: null"):
         ids, info = await page(service, "small", arguments)
         assert ids == [1, 2, 3, 4]
@@ -160,7 +160,7 @@ async def test_a_page_is_cut_to_max_rows(service: Service) -> None:
     assert len((await page(service, "many", "first: 1000"))[0]) == 30
 
 
-async def test_an_empty_page(service: Service) -> None:
+async def test_page_without_rows_is_empty(service: Service) -> None:
     ids, info = await page(service, "small", "first: 0")
     assert ids == []
     assert info == {"startCursor": None, "endCursor": None, "hasNextPage": True, "hasPreviousPage": False}
@@ -181,13 +181,13 @@ async def test_page_info_does_not_need_the_rows(service: Service) -> None:
         assert data["itemCollection"]["pageInfo"] == {name: value}
 
 
-async def test_a_cursor_is_the_ordering_values_with_the_key(service: Service) -> None:
+async def test_cursor_is_the_ordering_values_with_the_key(service: Service) -> None:
     query = """{ pairCollection(first: 1, orderBy: [{z: DescNullsLast}]) { edges { cursor } } }"""
     [edge] = (await service.data(query))["pairCollection"]["edges"]
     assert json.loads(base64.b64decode(edge["cursor"])) == [1, "a", 1]
 
 
-async def test_a_cursor_of_a_row_that_is_gone_still_works(service: Service) -> None:
+async def test_cursor_of_deleted_row_still_works(service: Service) -> None:
     service.database.execute("insert into moving select n, n * 10 from generate_series(1, 6) n")
     order = "orderBy: [{place: DescNullsLast}]"
     first, info = await page(service, "moving", f"first: 3, {order}")

@@ -80,14 +80,14 @@ async def test_operation_name_chooses_in_a_persisted_document(api: Service) -> N
     assert (await post(api, documentId="two")).error.startswith("Must provide operation name")
 
 
-async def test_a_persisted_mutation_needs_post(api: Service) -> None:
+async def test_persisted_mutation_requires_post(api: Service) -> None:
     """Appendix A of the GraphQL-over-HTTP draft: 405."""
     response = await api.get({"documentId": "9b1d"}, role="authenticated")
     assert (response.status, response.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(("accept", "status"), [(GRAPHQL, 400), ("application/json", 200)])
-async def test_an_unknown_id_is_a_request_error(api: Service, accept: str, status: int) -> None:
+async def test_unknown_id_is_a_request_error(api: Service, accept: str, status: int) -> None:
     responses = [
         await post(api, accept=accept, documentId="nobody"),
         await api.get({"documentId": "nobody"}, headers={"accept": accept}),
@@ -153,7 +153,7 @@ async def test_introspection_needs_a_persisted_document_if_required(closed: Serv
     assert (await post(closed, documentId="types")).data == {"__schema": {"queryType": {"name": "Query"}}}
 
 
-async def test_a_reload_reads_the_folder_again(api: Service, folder: Path) -> None:
+async def test_reload_reads_the_folder_again(api: Service, folder: Path) -> None:
     added = folder / "Later.graphql"
     added.write_text("{ later: __typename }")
     (folder / "broken.graphql").write_text("{")

@@ -50,7 +50,7 @@ def test_tables_with_a_key_are_exposed_under_their_own_names(shop: Service) -> N
     }
 
 
-def test_a_type_has_a_field_per_column(shop: Service) -> None:
+def test_type_has_a_field_per_column(shop: Service) -> None:
     assert print_type(shop.schema().object_type("account")) == (
         "type account implements Node {\n"
         '  """Identifies the row across all tables."""\n'
@@ -58,7 +58,7 @@ def test_a_type_has_a_field_per_column(shop: Service) -> None:
     )
 
 
-def test_the_types_around_a_table(shop: Service) -> None:
+def test_table_has_types_for_connections_inputs_and_responses(shop: Service) -> None:
     assert shop.fields("accountConnection") == {"edges": "[accountEdge!]!", "pageInfo": "PageInfo!"}
     assert shop.fields("accountEdge") == {"cursor": "String!", "node": "account"}
     assert shop.fields("PageInfo") == {

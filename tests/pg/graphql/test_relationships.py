@@ -159,6 +159,6 @@ async def test_declared_relationships_of_views_can_be_queried(related: Service) 
     assert nodes(city["listings"]) == [{"id": 1}, {"id": 2}]
 
 
-async def test_a_declared_key_that_postgresql_has_is_one_relationship(related: Service) -> None:
+async def test_declared_key_that_postgresql_has_is_one_relationship(related: Service) -> None:
     assert relations(related, "locker") == {"holder": "employee"}
     assert await related.rows("locker", "holder { id }") == [{"holder": {"id": 1}}]

@@ -69,13 +69,13 @@ async def test_sql_sees_the_role_and_request(api: Service) -> None:
     assert json.loads(row["claims"])["sub"] == "a user of authenticated"
 
 
-async def test_a_query_cannot_write(api: Service) -> None:
+async def test_query_cannot_write(api: Service) -> None:
     response = await api.ask("{ tCollection(first: 1) { edges { node { writing } } } }")
     assert response.errors[0]["extensions"] == {"code": "25006"}
     assert api.database.execute("select count(*) from log") == [(0,)]
 
 
-async def test_a_roles_own_settings_apply(api: Service) -> None:
+async def test_roles_own_settings_apply(api: Service) -> None:
     response = await api.ask("{ tByPk(id: 1) { slow } }", role="q_hurried")
     assert response.errors[0]["extensions"]["code"] == "57014"
     assert response.body["data"] is None
@@ -120,7 +120,7 @@ async def test_db_max_rows_is_the_page_cap_without_a_directive(api: Service, rea
         await service.stop()
 
 
-async def test_the_pre_request_function_runs_first(api: Service, reactor: Any) -> None:
+async def test_pre_request_function_runs_first(api: Service, reactor: Any) -> None:
     service = Service(reactor, api.database, db_pre_request="public.before")
     await service.start()
     try:

@@ -116,7 +116,7 @@ async def test_variables_may_be_declared_with_the_name_of_any_type(clashing: Ser
     assert nodes(data["userCollection"]) == [{"label": "user"}]
 
 
-async def test_the_whole_schema_is_introspected_and_printed(clashing: Service) -> None:
+async def test_whole_schema_is_introspected_and_printed(clashing: Service) -> None:
     response = await clashing.ask(get_introspection_query(), check=False)
     assert "errors" not in response.body
     assert validate_schema(build_client_schema(response.body["data"])) == []

@@ -1,4 +1,4 @@
-"""Values of every type over GraphQL: how they travel out, and filters that find them again.
+"""Values of every type over GraphQL: serialization and filters.
 
 The tables are those of docs/reference/graphql.md, Scalars and docs/reference/graphql.md, Filters.
 """
@@ -258,7 +258,7 @@ def test_every_filter_type_has_its_operators(service: Service, lacking: set[str]
 
 
 @pytest.mark.parametrize("name", [name for name, kind in FILTERS.items() if not kind.endswith("List")])
-async def test_a_value_that_was_read_finds_its_row(service: Service, name: str) -> None:
+async def test_value_from_a_response_selects_its_row(service: Service, name: str) -> None:
     kind = FILTERS[name]
     value = OUT[name][1]
     if kind == "mood":

@@ -207,7 +207,7 @@ async def test_null_where_null_is_not_allowed_is_an_error(
 
 
 @pytest.mark.parametrize("variables", [{}, {"v": None}])
-async def test_a_variable_declared_to_have_a_value_needs_one(api: Service, variables: dict[str, Any]) -> None:
+async def test_variable_of_non_null_type_requires_a_value(api: Service, variables: dict[str, Any]) -> None:
     for query in (
         "query($v: ID!) { __typename }",
         "query($v: nonsense!) { itemCollection(filter: {id: {eq: $v}}) { __typename } }",
@@ -466,7 +466,7 @@ async def test_errors_of_variables_contain_json_values(
         ("[" * 100_000, "it is nested more than 5000 values deep"),
     ],
 )
-async def test_a_string_that_is_not_json_is_rejected(api: Service, value: str, reason: str) -> None:
+async def test_string_that_is_not_json_is_rejected(api: Service, value: str, reason: str) -> None:
     query = "query($v: JSON) { itemCollection(filter: {doc: {contains: $v}}) { __typename } }"
     response = await api.ask(query, {"v": value})
     assert response.error.endswith(f": Invalid input for JSON type. The string is not JSON: {reason}")
@@ -477,7 +477,7 @@ async def test_json_may_contain_longer_numbers_than_python_parses(api: Service) 
     assert rows(await api.data(query, {"v": f'{{"a": {"9" * 5000}}}'})) == []
 
 
-async def test_a_limited_number_of_errors_is_reported(api: Service) -> None:
+async def test_limited_number_of_errors_is_reported(api: Service) -> None:
     query = "query($v: [Int]) { itemCollection(filter: {name: {in: $v}}) { __typename } }"
     errors = (await api.ask(query, {"v": list(range(1000))})).errors
     assert len(errors) == 21

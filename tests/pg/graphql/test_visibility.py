@@ -113,7 +113,7 @@ def fields(api: Service, name: str, role: str) -> set[str]:
         ("v_bypass", {"owned"}),
     ],
 )
-async def test_a_role_sees_the_tables_it_may_read(api: Service, role: str, tables: set[str]) -> None:
+async def test_role_sees_only_readable_tables(api: Service, role: str, tables: set[str]) -> None:
     assert collections(api, role) == tables
     for table in ("author", "book", "owned", "shelf", "thing"):
         response = await api.ask(
@@ -122,7 +122,7 @@ async def test_a_role_sees_the_tables_it_may_read(api: Service, role: str, table
         assert ("errors" not in response.body) is (table in tables)
 
 
-async def test_a_role_sees_the_columns_it_may_read(api: Service) -> None:
+async def test_role_sees_only_readable_columns(api: Service) -> None:
     assert fields(api, "author", "v_columns") == {"nodeId", "id", "name"}
     assert fields(api, "book", "v_columns") == {"nodeId", "id", "title"}
     assert fields(api, "bookFilter", "v_columns") == {"nodeId", "id", "title", "and", "or", "not"}
@@ -142,7 +142,7 @@ async def test_types_without_usable_columns_are_omitted(api: Service) -> None:
     assert await api.rows("strange", "j", role="v_odd") == [{"j": "1"}, {"j": "2"}]
 
 
-async def test_a_relationship_needs_its_columns_on_both_sides(api: Service) -> None:
+async def test_relationship_requires_its_columns_on_both_sides(api: Service) -> None:
     assert "author" not in fields(api, "book", "v_columns")
     assert "bookCollection" not in fields(api, "author", "v_columns")
     assert fields(api, "book", "v_keyless") == {"title", "author_id", "author"}
@@ -231,7 +231,7 @@ async def test_roles_can_share_a_connection(api: Service) -> None:
         assert (await api.ask("{ authorCollection { edges { cursor } } }", role="v_reader")).data
 
 
-async def test_a_reload_brings_new_grants(api: Service) -> None:
+async def test_reload_applies_new_grants(api: Service) -> None:
     query = "{ shelfCollection { edges { node { label } } } }"
     assert (await api.ask(query, role="v_reader")).data
     api.database.execute("revoke select on api.shelf from v_reader")
@@ -267,7 +267,7 @@ async def test_not_null_keys_may_make_non_null_relationships(server: Server, rea
             "foreign_schema": "public", "foreign_table": "free", "foreign_columns": ["id"]}]})';
         """
     )
-    # PostgreSQL does not vouch for a key that is not validated, or that a directive declares.
+    # PostgreSQL does not guarantee a key that is not validated or that a directive declares.
     names += ("free", "says")
     for setting, expected in (
         (False, ["free", "free", "guarded", "free", "free", "free"]),

@@ -1,7 +1,8 @@
 // Subscribe with a client library, change a row after the first result, and print the first two results.
 // Usage: node clients.mjs DIRECTORY TASK URL HEADERS INPUT
 // DIRECTORY contains node_modules. URL has no path. HEADERS is a JSON object with the headers of all requests.
-// INPUT is a JSON object with `query` and `change`, a PATCH of the REST API.
+// INPUT is a JSON object with `query` and `change`, a PATCH of the REST API. For WebSockets it also has `tokens`:
+// each connection uses the next one.
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
@@ -32,7 +33,33 @@ function fail(error) {
 }
 
 const sse = () => require("graphql-sse").createClient({ url: `${url}/graphql/v1`, headers, retryAttempts: 0 });
+// Node 20 has no WebSocket. The tests do not wait before reconnecting.
+const ws = (options) =>
+  require("graphql-ws").createClient({
+    url: `${url.replace("http", "ws")}/graphql/v1`,
+    webSocketImpl: require("ws").WebSocket,
+    connectionParams: () => ({ ...headers, authorization: `Bearer ${input.tokens.shift()}` }),
+    retryWait: async () => {},
+    ...options,
+  });
 const sink = (next) => ({ next, error: fail, complete: () => fail("complete") });
+
+// Subscribes with urql, through a client of the transport.
+function subscribeWithUrql(client) {
+  const { Client, fetchExchange, subscriptionExchange } = require("@urql/core");
+  const forwardSubscription = (operation) => ({
+    subscribe: (observer) => ({
+      unsubscribe: client.subscribe({ query: operation.query, variables: operation.variables }, observer),
+    }),
+  });
+  new Client({
+    url: `${url}/graphql/v1`,
+    preferGetMethod: false,
+    exchanges: [fetchExchange, subscriptionExchange({ forwardSubscription })],
+  })
+    .subscription(input.query, {})
+    .subscribe((result) => (result.error ? fail(result.error) : take(result.data)));
+}
 
 const tasks = {
   graphqlSse() {
@@ -60,20 +87,7 @@ const tasks = {
   },
 
   urql() {
-    const { Client, fetchExchange, subscriptionExchange } = require("@urql/core");
-    const client = sse();
-    const forwardSubscription = (operation) => ({
-      subscribe: (observer) => ({
-        unsubscribe: client.subscribe({ query: operation.query, variables: operation.variables }, observer),
-      }),
-    });
-    new Client({
-      url: `${url}/graphql/v1`,
-      preferGetMethod: false,
-      exchanges: [fetchExchange, subscriptionExchange({ forwardSubscription })],
-    })
-      .subscription(input.query, {})
-      .subscribe((result) => (result.error ? fail(result.error) : take(result.data)));
+    subscribeWithUrql(sse());
   },
 
   relay() {
@@ -89,6 +103,33 @@ const tasks = {
     network
       .execute({ name: "Live", text: input.query, operationKind: "subscription", id: null, metadata: {} }, {}, {})
       .subscribe({ next: (result) => take(result.data), error: fail });
+  },
+
+  graphqlWs() {
+    ws().subscribe({ query: input.query }, sink((result) => take(result.data)));
+  },
+
+  // Renews the token of an open connection, which sends the current result again.
+  graphqlWsRenewal() {
+    let socket;
+    const client = ws({ on: { opened: (opened) => (socket = opened) }, retryAttempts: 0 });
+    client.subscribe({ query: input.query }, sink((result) => {
+      if (socket === undefined) return take(result.data);
+      socket.send(JSON.stringify({ type: "ping", payload: { authorization: `Bearer ${input.tokens.shift()}` } }));
+      socket = undefined;
+    }));
+  },
+
+  apolloWs() {
+    const { ApolloClient, InMemoryCache, gql } = require("@apollo/client");
+    const { GraphQLWsLink } = require("@apollo/client/link/subscriptions");
+    new ApolloClient({ link: new GraphQLWsLink(ws()), cache: new InMemoryCache() })
+      .subscribe({ query: gql(input.query) })
+      .subscribe({ next: (result) => take(result.data), error: fail });
+  },
+
+  urqlWs() {
+    subscribeWithUrql(ws());
   },
 
   eventSource() {

@@ -37,7 +37,7 @@ def live(server: Server, reactor: Any) -> Iterator[LiveService]:
 CHANGE = {"target": "item?id=eq.1", "body": {"name": "after"}}
 
 
-async def results(live: LiveService, folder: Path, client: str, **options: str) -> Any:
+async def results(live: LiveService, folder: Path, client: str, **options: Any) -> Any:
     """Return the first two results that the client receives; it makes the change in between."""
     await install(live.reactor, folder, *CLIENTS)
     arguments = (live.url, json.dumps({"apikey": KEY}), json.dumps({"change": CHANGE, **options}))
@@ -50,6 +50,18 @@ async def test_client_receives_subscription_results(
 ) -> None:
     query = "subscription Live { itemByPk(id: 1) { name } }"
     received = await results(live, npm_clients, client, query=query)
+    assert [result["itemByPk"]["name"] for result in received] == ["before", "after"]
+
+
+@pytest.mark.parametrize("client", ["graphqlWs", "graphqlWsRenewal", "apolloWs", "urqlWs"])
+async def test_websocket_client_receives_subscription_results(
+    live: LiveService, npm_clients: Path, client: str
+) -> None:
+    """If its token has expired, the client connects again with another one."""
+    expired, valid, renewed = signed("anon", exp=1), signed("anon"), signed("anon", jti="renewed")
+    tokens = [valid, renewed] if client == "graphqlWsRenewal" else [expired, valid]
+    query = "subscription Live { itemByPk(id: 1) { name } }"
+    received = await results(live, npm_clients, client, query=query, tokens=tokens)
     assert [result["itemByPk"]["name"] for result in received] == ["before", "after"]
 
 
@@ -71,7 +83,7 @@ def guide(server: Server, reactor: Any) -> Iterator[LiveService]:
         yield service
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 async def test_requests_of_the_guide_work(guide: LiveService) -> None:
     [command] = [block.text for block in documents.blocks(GUIDE) if block.language == "sh"]
     target = command.partition("$API")[2].partition('"')[0]
@@ -88,11 +100,11 @@ async def test_requests_of_the_guide_work(guide: LiveService) -> None:
 async def test_programs_of_the_guide_work(
     guide: LiveService, npm_clients: Path, reactor: Any, tmp_path: Path
 ) -> None:
-    """The programs use ``EventSource``, ``EventSource`` with supabase-js, and graphql-sse."""
+    """The programs use ``EventSource`` without and with supabase-js, graphql-ws twice, and graphql-sse."""
     await install(reactor, npm_clients, *CLIENTS)
     programs = [block.text for block in documents.blocks(GUIDE) if block.language == "js"]
     query = next(block.text for block in documents.blocks(GUIDE) if block.language == "graphql")
-    assert len(programs) == 3
+    assert len(programs) == 5
     for number, program in enumerate(programs):
         token = (
             f"async () => {json.dumps(signed('anon'))}"
@@ -110,9 +122,11 @@ async def test_programs_of_the_guide_work(
         )
         before = f"""
             import {{ EventSource }} from "eventsource";
+            import {{ WebSocket }} from "ws";
             import {{ createClient as supabaseClient }} from "@supabase/supabase-js";
             {names}
             const supabase = supabaseClient(API, key, {{ realtime: {{ transport: class {{}} }} }});
+            globalThis.WebSocket = WebSocket; // Node 20 has none
             const show = (data) => process.stdout.write(JSON.stringify(data), () => process.exit(0));
             const complain = show, signInAgain = show;
         """

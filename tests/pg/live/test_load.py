@@ -181,7 +181,7 @@ def notifying(live: LiveService, table: str) -> Iterator[None]:
         writing.stop()
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 async def test_notifications_of_one_table_do_not_delay_others(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

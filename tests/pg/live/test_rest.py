@@ -128,6 +128,12 @@ async def test_last_event_id_suppresses_the_known_result(live: LiveService) -> N
     assert (await live.next(stale)).json[0]["name"] == "Lovelace"
 
 
+async def test_conditions_are_ignored(live: LiveService) -> None:
+    for name in ("If_None_Match", "If_Match"):
+        stream = await live.rest("author?id=eq.2", **{name: "*" if name == "If_None_Match" else '"old"'})
+        assert (await live.next(stream)).json == [{"id": 2, "name": "Grace"}]
+
+
 async def test_each_caller_sees_only_their_own_rows(live: LiveService) -> None:
     ada = await live.rest("book?select=title&order=id", token=signed(sub="ada"))
     grace = await live.rest("book?select=title&order=id", token=signed(sub="grace"))
@@ -167,7 +173,7 @@ def notified(server: Server, reactor: Any) -> Iterator[LiveService]:
         yield service
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 async def test_notification_triggers_an_immediate_poll(notified: LiveService) -> None:
     table = await notified.rest("author?id=eq.1&select=name")
     view, other = await notified.rest("titles?id=eq.1"), await notified.rest("book?id=eq.1&select=title")
@@ -185,7 +191,7 @@ async def test_notification_triggers_an_immediate_poll(notified: LiveService) ->
     assert (await notified.next(other)).json == [{"title": "Sketch"}]
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 async def test_check_for_changes_ends_with_the_service(
     notified: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,9 @@ create table api.vault (id integer primary key, covert integer unique, spare int
 create table api.visitor (
     id integer primary key, vault_id integer references api.vault (covert) references api.vault (spare)
 );
+create domain api.level as integer not null;
+create table api.writable (id integer primary key, password text, level api.level default 1);
+create view api.writable_view as select id, level from api.writable;
 create view api.customer_view as select id, email from api.customer;
 create view api.counted as select count(*) as n from api.customer;
 create materialized view api.frozen as select * from api.customer;
@@ -90,9 +93,14 @@ create function api.nameless(integer, integer) returns integer language sql as '
 create function api.page() returns "text/html" language sql stable as $$ select '<p>'::"text/html" $$;
 create function api.loaded(x integer) returns integer language sql stable as 'select 1';
 create function api.loaded(x text, y jsonb) returns text language sql stable as 'select x';
+create function api.moved(spot api.spot, customer api.customer) returns api.spot language sql stable
+    as 'select spot';
 create function api.guarded() returns integer language sql as 'select 1';
 revoke execute on function api.guarded() from public;
 
+grant usage on schema api to authenticated;
+grant select (id), insert on api.writable to authenticated;
+grant select, insert on api.writable_view to authenticated;
 grant select on all tables in schema api to anon;
 revoke select on api.secret, api.partly, api.vault from anon;
 grant select (id, shown), update (shown) on api.partly to anon;
@@ -441,6 +449,7 @@ def test_version_3_has_separate_schemas_for_reads_and_writes(shop: Catalog) -> N
     assert row["properties"]["ip"] == {"type": ["string", "null"], "format": "inet"}
     spot = {
         "type": ["object", "null"],
+        "required": ["x", "label"],
         "properties": {
             "x": {"type": ["integer", "null"], "format": "int32"},
             "label": {"type": ["string", "null"]},
@@ -454,11 +463,52 @@ def test_version_3_has_separate_schemas_for_reads_and_writes(shop: Catalog) -> N
         "maxLength": 8,
         "default": "none",
     }
-    assert row["required"] == ["id", "customer_id", "status", "paid"]
     assert new["required"] == ["customer_id"]
     assert "total" not in new["properties"]
     assert "required" not in change
     assert schemas["customer.insert"]["required"] == ["email"]
+    assert new["properties"]["amount"] == {"type": ["number", "null"], "default": 12.5}
+    assert change["properties"]["amount"] == {"type": ["number", "null"]}, "PATCH uses no defaults"
+
+
+def test_rows_contain_all_columns(shop: Catalog) -> None:
+    """Columns that may be null are required in rows, but not in the body of a request."""
+    schemas = openapi(shop, "service_role")["components"]["schemas"]
+    for name in ("customer", "purchase", "customer_view", "frozen", "Odd_n_me__x__"):
+        assert schemas[name]["required"] == list(schemas[name]["properties"])
+    assert schemas["customer_view"]["properties"]["id"]["type"] == ["integer", "null"]
+    assert "required" not in schemas["customer_view.insert"]
+    assert "required" not in schemas["purchase.update"]
+
+
+def test_columns_that_can_only_be_written_are_not_required_in_rows(shop: Catalog) -> None:
+    row = openapi(shop, "authenticated")["components"]["schemas"]["writable"]
+    assert row["required"] == ["id"]
+    assert row["properties"]["password"] == {"type": ["string", "null"], "writeOnly": True}
+    insert = openapi(shop, "authenticated")["components"]["schemas"]["writable.insert"]
+    assert insert["properties"]["password"] == {"type": ["string", "null"]}
+
+
+def test_columns_of_views_are_not_required_in_inserts(shop: Catalog) -> None:
+    """The underlying table may have a default for a column whose domain is not null."""
+    schemas = openapi(shop, "authenticated")["components"]["schemas"]
+    assert schemas["writable_view"]["properties"]["level"] == {"type": "integer", "format": "int32"}
+    assert "required" not in schemas["writable_view.insert"]
+
+
+def test_composite_values_in_requests_may_be_incomplete(shop: Catalog) -> None:
+    """PostgreSQL sets missing attributes to null. In responses, all attributes are present."""
+    document = openapi(shop, "service_role")
+    insert = document["components"]["schemas"]["purchase.insert"]["properties"]
+    assert "required" not in insert["spot"]
+    assert "required" not in insert["rows_seen"]["items"]
+    body = document["paths"]["/rpc/moved"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["required"] == ["spot", "customer"]
+    assert body["properties"]["spot"]["properties"].keys() == {"x", "label"}
+    assert body["properties"]["customer"]["properties"].keys() == {"id", "email", "note"}
+    assert not [each for each in body["properties"].values() if "required" in each]
+    result = document["paths"]["/rpc/tabular"]["post"]["responses"]["200"]["content"]["application/json"]
+    assert result["schema"]["items"]["required"] == ["n", "t"]
 
 
 def test_put_is_described_if_the_key_is_writable(shop: Catalog) -> None:

@@ -13,7 +13,6 @@ SCHEMA, RESET = writing.SCHEMA, writing.RESET
 
 SHOWN = {"prefer": "return=representation"}
 MATCHED = {"prefer": "resolution=match, return=representation"}
-BATCH = "application/vnd.dataapi.batch+json"
 
 
 async def test_matching_rows_are_updated_without_a_response_body(api: Service) -> None:
@@ -278,41 +277,3 @@ async def test_matched_rows_have_the_same_limits(api: Service) -> None:
     for body in ([], [{"id": 1}]):
         response = await api.rest("PATCH", "author", body, headers=MATCHED)
         assert (response.status, response.body) == (200, [])
-
-
-@pytest.mark.parametrize("header", ["if-match", "if-none-match", "if-unmodified-since"])
-@pytest.mark.parametrize(
-    ("method", "target", "body"),
-    [
-        ("POST", "author", {"id": 9, "name": "n"}),
-        ("PATCH", "author?id=eq.1", {"name": "n"}),
-        ("PUT", "author?id=eq.1", {"id": 1, "name": "n"}),
-        ("DELETE", "author?id=eq.2", None),
-        ("POST", "rpc/rename", {}),
-        ("POST", "", {"requests": [{"method": "DELETE", "path": "/author?id=eq.2"}]}),
-    ],
-)
-async def test_conditional_writes_are_rejected(
-    api: Service, method: str, target: str, body: Any, header: str
-) -> None:
-    """Rows have no entity tags, so the condition cannot be checked."""
-    headers = {header: "*"} if target else {header: "*", "content-type": BATCH}
-    response = await api.rest(method, target, body, headers=headers)
-    assert (response.status, response.body["code"]) == (412, "PGRST127")
-    assert header in response.body["details"].lower()
-    assert response.messages == ()
-    assert api.database.execute("select id, name from author order by id") == [(1, "Ada"), (2, "Bob")]
-
-
-async def test_conditional_requests_in_a_batch_are_rejected(api: Service) -> None:
-    part = {"method": "DELETE", "path": "/author?id=eq.2", "headers": {"If-Match": '"1"'}}
-    first = {"method": "PATCH", "path": "/author?id=eq.1", "body": {"name": "n"}}
-    response = await api.rest("POST", "", {"requests": [first, part]}, headers={"content-type": BATCH})
-    assert (response.status, response.body["code"], response.body["index"]) == (412, "PGRST127", 1)
-    assert response.messages == ()
-
-
-async def test_conditional_reads_are_accepted(api: Service) -> None:
-    for method in ("GET", "HEAD", "OPTIONS"):
-        headers = {"if-none-match": '"1"', "if-modified-since": "Sat, 01 Jan 2000 00:00:00 GMT"}
-        assert (await api.rest(method, "author", headers=headers)).status == 200

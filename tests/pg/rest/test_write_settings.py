@@ -68,7 +68,7 @@ async def test_max_affected_does_not_limit_inserts(api: Service) -> None:
     assert response.headers["preference-applied"] == "count=exact, handling=strict"
 
 
-async def test_a_thousand_rows_are_one_statement_with_one_value(api: Service) -> None:
+async def test_thousand_rows_are_one_statement_with_one_value(api: Service) -> None:
     rows = [{"id": number, "name": f"name {number}"} for number in range(100, 1100)]
     response = await api.rest("POST", "author", rows, headers={"prefer": "count=exact"})
     assert (response.status, response.headers["content-range"]) == (201, "*/1000")

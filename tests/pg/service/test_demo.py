@@ -1,4 +1,4 @@
-"""The demo: what a newcomer finds in it, and that its keys and addresses are the right ones."""
+"""The demo's data, keys and addresses."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ SERVICE = Settings(projects=(), listen=("tcp:9999",), workers=2)
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[demo.PreparedDemo]:
-    """Give a running demo that the module's tests share."""
-    found: demo.PreparedDemo = pytest_twisted.blockon(
+    """Return a running demo for the tests of this module."""
+    running: demo.PreparedDemo = pytest_twisted.blockon(
         Deferred.fromCoroutine(demo.prepare_demo(None, SERVICE))
     )
-    yield found
-    pytest_twisted.blockon(Deferred.fromCoroutine(found.server.stop()))
+    yield running
+    pytest_twisted.blockon(Deferred.fromCoroutine(running.server.stop()))
 
 
 async def titles(prepared: demo.PreparedDemo, role: str, account: int | None = None) -> set[str]:
-    """Return the posts that a role reads, signed in as an account or not."""
+    """Return the titles of the posts that a role can read, optionally signed in as an account."""
     claims = json.dumps({"role": role} if account is None else {"role": role, "sub": str(account)})
     message = f"select set_config('request.jwt.claims', '{claims}', false); set role {role};"
     rows = await run_script(prepared.settings.projects[0].db_uri, f"{message} select title from blog_post")
     return {title for (title,) in rows}
 
 
-async def test_policies_decide_who_reads_which_posts(prepared: demo.PreparedDemo) -> None:
-    everything = await titles(prepared, "service_role")
+async def test_policies_restrict_which_posts_a_role_reads(prepared: demo.PreparedDemo) -> None:
+    all_titles = await titles(prepared, "service_role")
     released = await titles(prepared, "anon")
-    assert "On indexes" in everything - released
+    assert "On indexes" in all_titles - released
     assert await titles(prepared, "authenticated", 1) == released | {"On indexes"}
     assert await titles(prepared, "authenticated", 3) == released | {"The frog"}
 
 
 @pytest.mark.parametrize(
-    ("role", "account", "statement", "refusal"),
+    ("role", "account", "statement", "error"),
     [
         ("anon", 0, "insert into blog (owner_id, name) values (1, 'x')", "permission denied for table blog"),
         ("anon", 0, "select email from account", "permission denied for table account"),
@@ -76,29 +76,29 @@ async def test_policies_decide_who_reads_which_posts(prepared: demo.PreparedDemo
         ("authenticated", 1, "update blog_post set claps = 1 where title = 'On indexes' returning 1", None),
     ],
 )
-def test_roles_write_in_their_own_name_only(
-    prepared: demo.PreparedDemo, role: str, account: int, statement: str, refusal: str | None
+def test_roles_can_only_write_their_own_rows(
+    prepared: demo.PreparedDemo, role: str, account: int, statement: str, error: str | None
 ) -> None:
     connection = psycopg2.connect(prepared.settings.projects[0].db_uri)
     try:
         with connection.cursor() as cursor:
             cursor.execute("select set_config('request.jwt.claims', %s, true)", (f'{{"sub": "{account}"}}',))
             cursor.execute(f"set local role {role}")
-            if refusal is None:
+            if error is None:
                 cursor.execute(statement)
                 assert cursor.rowcount == 1
             else:
-                with pytest.raises(psycopg2.Error, match=refusal):
+                with pytest.raises(psycopg2.Error, match=error):
                     cursor.execute(statement)
     finally:
         connection.close()
 
 
-def test_catalog_of_the_sample_has_no_problems(prepared: demo.PreparedDemo) -> None:
+def test_catalog_of_the_demo_has_no_problems(prepared: demo.PreparedDemo) -> None:
     assert inspect(prepared.settings.projects[0]) == []
 
 
-def test_printed_keys_are_admitted_in_their_roles(prepared: demo.PreparedDemo) -> None:
+def test_printed_keys_are_accepted_with_their_roles(prepared: demo.PreparedDemo) -> None:
     authenticator = Authenticator(prepared.settings.projects[0], time.time)
 
     def role(**headers: str) -> str:
@@ -114,14 +114,14 @@ def test_printed_keys_are_admitted_in_their_roles(prepared: demo.PreparedDemo) -
     assert jwt.decode(user, options={"verify_signature": False})["sub"] == "1"
 
 
-def test_banner_has_the_addresses_listened_on(prepared: demo.PreparedDemo) -> None:
+def test_banner_shows_the_listen_addresses(prepared: demo.PreparedDemo) -> None:
     assert replace(prepared.settings, projects=(), webhooks=None) == SERVICE
     assert "curl -s http://127.0.0.1:9999/graphql/v1" in prepared.banner
     assert "curl -s 'http://127.0.0.1:9999/rest/v1/leaderboard?" in prepared.banner
     assert demo.DEMO_QUERY in prepared.banner
 
 
-async def test_the_printed_token_is_for_the_demos_webhooks(prepared: demo.PreparedDemo) -> None:
+async def test_printed_token_is_valid_for_webhooks(prepared: demo.PreparedDemo) -> None:
     [token] = set(re.findall(r"dapat_[\w-]+", prepared.banner))
     rows = await run_script(
         prepared.settings.projects[0].db_uri,
@@ -135,7 +135,7 @@ async def test_the_printed_token_is_for_the_demos_webhooks(prepared: demo.Prepar
     assert "127.0.0.1" in prepared.settings.webhooks.allow_addresses
 
 
-async def test_changing_a_table_by_hand_notifies_the_daemon(prepared: demo.PreparedDemo) -> None:
+async def test_schema_changes_in_the_demo_notify_the_daemon(prepared: demo.PreparedDemo) -> None:
     listener = psycopg2.connect(prepared.settings.projects[0].db_uri)
     try:
         listener.autocommit = True
@@ -149,7 +149,7 @@ async def test_changing_a_table_by_hand_notifies_the_daemon(prepared: demo.Prepa
         listener.close()
 
 
-async def test_named_directory_keeps_data_and_keys() -> None:
+async def test_data_and_keys_survive_in_a_named_directory() -> None:
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     try:

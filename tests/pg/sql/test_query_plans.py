@@ -142,7 +142,7 @@ def test_related_rows_use_indexes(chinook: Database, catalog: Catalog) -> None:
     )
 
 
-def test_a_page_with_related_rows_is_planned_once(chinook: Database, catalog: Catalog) -> None:
+def test_page_with_related_rows_is_planned_once(chinook: Database, catalog: Catalog) -> None:
     """PostgreSQL would plan every execution if it did not know the page size."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     title = Record(((Text("title"), Value(ColumnRef("title"))),))

@@ -67,7 +67,7 @@ def test_aliases_and_schema_names_can_be_mixed(family: Database, catalog: Catalo
     assert written(family, compile_query(Many(rows, Object(members)))) == [{"id": 1, "my'alias": "one"}]
 
 
-def test_the_same_name_twice_is_written_twice(family: Database, catalog: Catalog) -> None:
+def test_repeated_name_is_written_twice(family: Database, catalog: Catalog) -> None:
     output = named(("id", Value(ColumnRef("id"))), ("id", Value(ColumnRef("id"))))
     text = compile_query(Many(Rows(table_named(catalog, "parent"), limit=1), output)).statement.text
     [(body,)] = family.execute(text)

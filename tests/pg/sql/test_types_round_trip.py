@@ -332,7 +332,7 @@ async def test_values_that_do_not_fit_the_type_are_rejected(api: Service, name: 
     assert api.database.execute("select count(*) from thing") == [(0,)]
 
 
-async def test_a_lone_value_is_a_list_of_one(api: Service) -> None:
+async def test_single_value_is_coerced_to_a_list(api: Service) -> None:
     text = """mutation($w: [String]) { deleteFromthingCollection(atMost: 9) { affectedCount }
         r: insertIntothingCollection(objects: {id: 1, int4_list: 5, words_list: $w, mood_list: SO_SO})
         { records { int4_list words_list mood_list } } }"""

@@ -1,4 +1,4 @@
-"""The persisted documents that the console lists (docs/console.md, GraphQL)."""
+"""Persisted documents in the console (docs/console.md, GraphQL)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMED, SHORT = "query Named { __typename }\n", "{ __typename }"
 
 @pytest.fixture
 def documented(reactor: Any, database: Database, tmp_path: Path) -> Iterator[Service]:
-    """Serve a folder of documents."""
+    """Serve a folder of persisted documents."""
     database.execute(SCHEMA)
     (tmp_path / "Named.graphql").write_text(NAMED)
     (tmp_path / "manifest.json").write_text(json.dumps({"b": SHORT, "a": SHORT}))
@@ -30,23 +30,23 @@ def documented(reactor: Any, database: Database, tmp_path: Path) -> Iterator[Ser
 
 
 async def test_service_role_sees_ids_and_texts_in_order(documented: Service) -> None:
-    answer = await documented.console("documents", role="service_role")
-    assert answer.body == {
+    response = await documented.console("documents", role="service_role")
+    assert response.body == {
         "documents": [
             {"id": "Named", "text": NAMED},
             {"id": "a", "text": SHORT},
             {"id": "b", "text": SHORT},
         ]
     }
-    assert answer.headers["cache-control"] == "no-store"
+    assert response.headers["cache-control"] == "no-store"
 
 
 @pytest.mark.parametrize("role", ["anon", "authenticated"])
-async def test_no_other_role_sees_them(documented: Service, role: str) -> None:
-    refused = await documented.console("documents", role=role)
-    assert (refused.status, "Named" in refused.text) == (403, False)
+async def test_documents_are_hidden_from_other_roles(documented: Service, role: str) -> None:
+    response = await documented.console("documents", role=role)
+    assert (response.status, "Named" in response.text) == (403, False)
 
 
-async def test_without_a_folder_there_are_none(service: Service) -> None:
-    answer = await service.console("documents", role="service_role")
-    assert answer.body == {"documents": []}
+async def test_no_documents_are_listed_without_a_folder(service: Service) -> None:
+    response = await service.console("documents", role="service_role")
+    assert response.body == {"documents": []}

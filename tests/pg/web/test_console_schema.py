@@ -1,4 +1,4 @@
-"""The schema that the console shows to a role (docs/console.md, Schema)."""
+"""A role's schema in the console (docs/console.md, Schema)."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ grant all on author, book, titles to service_role;
 """
 
 
-async def shown(service: Service, role: str = "anon") -> Any:
-    """Return the schema that a role is shown."""
-    answer = await service.console("schema", role=role)
-    assert answer.status == 200, answer.text
-    return answer.body
+async def schema_for(service: Service, role: str = "anon") -> Any:
+    """Return the schema that the console shows to a role."""
+    response = await service.console("schema", role=role)
+    assert response.status == 200, response.text
+    return response.body
 
 
-async def test_a_role_is_shown_what_it_may_use_and_nothing_else(service: Service) -> None:
-    answer = await service.console("schema")
-    assert {table["name"] for table in answer.body["tables"]} == {"author", "book", "titles"}
+async def test_role_sees_only_what_it_may_use(service: Service) -> None:
+    response = await service.console("schema")
+    assert {table["name"] for table in response.body["tables"]} == {"author", "book", "titles"}
     for secret in ("hidden", "password", "own", "policies", "grants", "rowSecurity", "estimatedRows"):
-        assert secret not in answer.text
-    assert answer.body["complete"] is False
-    assert answer.headers["cache-control"] == "no-store"
+        assert secret not in response.text
+    assert response.body["complete"] is False
+    assert response.headers["cache-control"] == "no-store"
 
 
-async def test_a_table_has_its_columns_and_its_names_in_both_apis(service: Service) -> None:
-    tables = {table["name"]: table for table in (await shown(service))["tables"]}
+async def test_table_has_columns_and_names_in_both_apis(service: Service) -> None:
+    tables = {table["name"]: table for table in (await schema_for(service))["tables"]}
     book = tables["book"]
     columns = {column.pop("name"): column for column in book["columns"]}
     assert list(columns) == ["id", "author_id", "title", "length"]
@@ -72,9 +72,8 @@ async def test_a_table_has_its_columns_and_its_names_in_both_apis(service: Servi
     assert (tables["titles"]["kind"], tables["titles"]["graphql"]) == ("view", None)
 
 
-async def test_entry_points_are_those_of_the_role_s_graphql_schema(service: Service) -> None:
-    """The page and the API name the same fields."""
-    described = await shown(service)
+async def test_entry_points_match_the_graphql_schema(service: Service) -> None:
+    described = await schema_for(service)
     fields = [
         name for table in described["tables"] for name in (table["graphql"] or {"fields": []})["fields"]
     ]
@@ -82,8 +81,8 @@ async def test_entry_points_are_those_of_the_role_s_graphql_schema(service: Serv
     assert queries == service.collections()
 
 
-async def test_relationships_lead_between_columns_that_the_role_sees(service: Service) -> None:
-    [key] = (await shown(service))["relationships"]
+async def test_relationships_need_visible_columns(service: Service) -> None:
+    [key] = (await schema_for(service))["relationships"]
     assert key == {
         "name": "book_author_id_fkey",
         "from": {"schema": "public", "table": "book", "columns": ["author_id"]},
@@ -95,7 +94,7 @@ async def test_relationships_lead_between_columns_that_the_role_sees(service: Se
 
 
 async def test_service_role_also_sees_grants_policies_and_problems(service: Service) -> None:
-    described = await shown(service, "service_role")
+    described = await schema_for(service, "service_role")
     tables = {table["name"]: table for table in described["tables"]}
     assert described["complete"] is True
     assert set(tables) == {"author", "book", "titles"}
@@ -113,8 +112,7 @@ async def test_service_role_also_sees_grants_policies_and_problems(service: Serv
     assert [problem["place"] for problem in described["problems"]] == ["table public.hidden"]
 
 
-async def test_the_schema_is_refused_as_the_apis_refuse(service: Service) -> None:
-    """An API key is needed, a role that may not be assumed is refused, and so are other origins."""
+async def test_schema_requires_a_key_a_role_and_the_same_origin(service: Service) -> None:
     assert (await service.console("schema", headers={"apikey": "wrong"})).status == 401
     assert (await service.console("schema", role="postgres")).status == 403
     foreign = await service.console("schema", headers={"origin": "https://evil.example"})
@@ -124,13 +122,13 @@ async def test_the_schema_is_refused_as_the_apis_refuse(service: Service) -> Non
 
 @pytest.fixture
 def undescribed(reactor: Any, database: Database) -> Iterator[Service]:
-    """Serve the schema without descriptions."""
+    """Serve the schema with OpenAPI descriptions disabled."""
     database.execute(SCHEMA)
     with serving(reactor, database, openapi_mode="disabled") as service:
         yield service
 
 
-async def test_only_service_role_sees_the_schema_where_descriptions_are_off(undescribed: Service) -> None:
-    refused = await undescribed.console("schema")
-    assert (refused.status, refused.body["code"]) == (404, "PGRST126")
-    assert len((await shown(undescribed, "service_role"))["tables"]) == 3
+async def test_schema_is_hidden_if_descriptions_are_disabled(undescribed: Service) -> None:
+    rejected = await undescribed.console("schema")
+    assert (rejected.status, rejected.body["code"]) == (404, "PGRST126")
+    assert len((await schema_for(undescribed, "service_role"))["tables"]) == 3

@@ -1,4 +1,4 @@
-"""Requests that are short to write and long to answer: each is refused before it holds up others."""
+"""Short requests that would take long are rejected before they delay others."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ grant all on all tables in schema public to anon;
 """
 
 
-def doubling(depth: int) -> str:
-    """Write fragments that each spread the next one twice, without an alias."""
+def doubling_fragments(depth: int) -> str:
+    """Return nested fragments that each use the next one twice, without an alias."""
     pair = "person {{ ...f{0} }} personByboss_id {{ ...f{0} }}"
     fragments = [f"fragment f{n} on person {{ {pair.format(n + 1)} }}" for n in range(depth)]
     return f"{{ personByPk(id: 1) {{ ...f0 }} }} {' '.join(fragments)} fragment f{depth} on person {{ id }}"
 
 
-async def test_fragments_that_double_are_refused(api: Service) -> None:
-    """Eighteen lines would select half a million objects, in megabytes of SQL."""
-    assert "errors" not in (await api.ask(doubling(10))).body
+async def test_exponential_fragments_are_rejected(api: Service) -> None:
+    """Eighteen levels would select 500,000 objects with megabytes of SQL."""
+    assert "errors" not in (await api.ask(doubling_fragments(10))).body
     effort = Effort()
-    answer = await api.ask(doubling(18))
-    assert answer.error == (
+    response = await api.ask(doubling_fragments(18))
+    assert response.error == (
         "The operation selects more than the 3000 objects allowed, counting each fragment wherever it is "
         "spread."
     )
     assert effort.units < 100
 
 
-async def test_the_length_of_a_document_is_limited(api: Service) -> None:
+async def test_document_length_is_limited(api: Service) -> None:
     query = '{ personCollection(filter: {name: {eq: "%s"}}) { edges { node { id } } } }'
     longest = LONGEST_DOCUMENT - len(query) + 2
     assert "errors" not in (await api.ask(query % ("x" * longest))).body
-    answer = await api.ask(query % ("x" * (longest + 1)))
-    assert answer.error == (
+    response = await api.ask(query % ("x" * (longest + 1)))
+    assert response.error == (
         "The document has 1000001 characters, more than the 1000000 allowed: send long values as variables."
     )
 
@@ -69,40 +69,43 @@ INSERT = "mutation($o: [personInsertInput!]!) { insertIntopersonCollection(objec
 async def test_input_objects_in_variables_are_limited(
     api: Service, query: str, variables: Any, name: str
 ) -> None:
-    """Each would become a piece of SQL, which both the daemon and PostgreSQL have to read."""
-    answer = await api.ask(query, variables)
-    assert answer.error == (
+    """The daemon generates SQL for each, and PostgreSQL parses it."""
+    response = await api.ask(query, variables)
+    assert response.error == (
         f"The variable '{name}' contains too many input objects: 10000 are allowed in one request, "
         "not counting rows that have the same members."
     )
-    assert "data" not in answer.body
+    assert "data" not in response.body
 
 
-async def test_many_rows_of_equal_members_are_no_objects_too_many(api: Service) -> None:
+async def test_rows_with_the_same_members_do_not_count_as_objects(api: Service) -> None:
     rows = [{"id": 100 + n, "name": "x"} for n in range(MAX_INPUT_OBJECTS + 1)]
-    answer = await api.ask(INSERT, {"o": rows})
-    assert answer.data["insertIntopersonCollection"]["affectedCount"] == len(rows)
+    response = await api.ask(INSERT, {"o": rows})
+    assert response.data["insertIntopersonCollection"]["affectedCount"] == len(rows)
     await api.ask(
         "mutation { deleteFrompersonCollection(filter: {id: {gte: 100}}, atMost: 99999) { __typename } }"
     )
 
 
-async def test_similar_names_are_not_sought_for_ever(api: Service) -> None:
-    answer = await api.ask("{ personByPk(id: 1) { " + " ".join(f"nam{n}" for n in range(4000)) + " } }")
-    assert len(answer.errors) == 21
+async def test_number_of_validation_errors_is_limited(api: Service) -> None:
+    response = await api.ask("{ personByPk(id: 1) { " + " ".join(f"nam{n}" for n in range(4000)) + " } }")
+    assert len(response.errors) == 21
     assert (
-        answer.errors[-1]["message"] == "Too many validation errors, error limit reached. Validation aborted."
+        response.errors[-1]["message"]
+        == "Too many validation errors, error limit reached. Validation aborted."
     )
 
 
-async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_caches_of_documents_and_plans_are_limited(
+    api: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(role_module, "DOCUMENT_BYTES", 200_000)
     monkeypatch.setattr(role_module, "PLAN_BYTES", 50_000)
-    api.engine._roles.clear()  # a reload that finds no change keeps them
+    api.engine._roles.clear()  # a reload without changes keeps them
     role = None
     for number in range(1, 60):
-        listed = " ".join(f"{{id: {{eq: $a{number}}}}}" for _ in range(number))
-        rows = f"personCollection(filter: {{or: [{listed}]}}) {{ edges {{ cursor }} }}"
+        conditions = " ".join(f"{{id: {{eq: $a{number}}}}}" for _ in range(number))
+        rows = f"personCollection(filter: {{or: [{conditions}]}}) {{ edges {{ cursor }} }}"
         await api.data(f"query($a{number}: Int = 1) {{ {rows} }}")
         [role] = api.engine._roles.values()
     assert role is not None
@@ -110,8 +113,8 @@ async def test_what_is_kept_of_documents_has_a_limit(api: Service, monkeypatch: 
     assert 0 < role.plans.weight <= 50_000
 
 
-async def test_what_does_not_come_again_is_not_prepared(api: Service) -> None:
-    """A statement of a document too long to keep would take the place of one that comes again."""
+async def test_statements_of_uncached_documents_are_not_prepared(api: Service) -> None:
+    """A document too long for the cache would displace a statement in use."""
     padding = " " * role_module.LONGEST_CACHED
     query = "{ personCollection { edges { node { id } } } }"
     [message] = (await api.ask(query)).messages

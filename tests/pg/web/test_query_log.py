@@ -1,4 +1,4 @@
-"""What PostgreSQL and the log see of a request's SQL: comments, statements without values, the trace."""
+"""SQL comments, the log of statements without values, and trace ids."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 
 @pytest.fixture
 def logged() -> Iterator[list[dict[str, Any]]]:
-    """Collect the fields of the lines that the SQL of requests makes."""
-    found: list[dict[str, Any]] = []
+    """Collect the log lines about the SQL of requests."""
+    lines: list[dict[str, Any]] = []
 
-    def keep(record: Any) -> str:
+    def collect(record: Any) -> str:
         if record.logger == "dataapi.queries":
-            found.append({**record.fields, "level": record.level, "request_id": record.request_id})
+            lines.append({**record.fields, "level": record.level, "request_id": record.request_id})
         return ""
 
-    lines = LineObserver(lambda _line: None, keep, Redactor())
+    observe = LineObserver(lambda _line: None, collect, Redactor())
 
     @implementer(ILogObserver)
     def observer(event: LogEvent) -> None:
-        lines(event)
+        observe(event)
 
     globalLogPublisher.addObserver(observer)
-    yield found
+    yield lines
     globalLogPublisher.removeObserver(observer)
 
 
-async def test_a_message_says_what_it_is_for(api: Service) -> None:
-    """A comment as sqlcommenter writes it stands before everything else."""
+async def test_sql_comment_identifies_the_request(api: Service) -> None:
+    """The comment precedes everything else, in sqlcommenter's format."""
     headers = {"X-Request-Id": "r-1", "traceparent": TRACEPARENT}
     text = (await api.rest("GET", "rpc/message_text", headers=headers)).body
     assert text.startswith(
@@ -58,20 +58,20 @@ async def test_a_message_says_what_it_is_for(api: Service) -> None:
     )
 
 
-async def test_comments_leave_prepared_statements_alone(api: Service) -> None:
+async def test_comments_do_not_prevent_prepared_statements(api: Service) -> None:
     first = (await api.rest("GET", "rpc/prepared", headers={"X-Request-Id": "first"})).body
-    again = (await api.rest("GET", "rpc/prepared", headers={"X-Request-Id": "second"})).body
+    second = (await api.rest("GET", "rpc/prepared", headers={"X-Request-Id": "second"})).body
     third = (await api.rest("GET", "rpc/prepared", headers={"X-Request-Id": "third"})).body
-    assert first <= again == third
+    assert first <= second == third
 
 
-async def test_the_sql_of_a_stream_is_logged_once(api: Service, logged: list[dict[str, Any]]) -> None:
-    answer = await api.rest("GET", "note?select=id", headers={"Accept": "application/x-ndjson"})
-    assert answer.status == 200
+async def test_sql_of_a_stream_is_logged_once(api: Service, logged: list[dict[str, Any]]) -> None:
+    response = await api.rest("GET", "note?select=id", headers={"Accept": "application/x-ndjson"})
+    assert response.status == 200
     assert len(logged) == 1
 
 
-async def test_sql_is_logged_without_values_and_with_the_requests_id(
+async def test_sql_is_logged_with_the_request_id_and_without_values(
     api: Service, logged: list[dict[str, Any]]
 ) -> None:
     headers = {"X-Request-Id": "r-1", "traceparent": TRACEPARENT}
@@ -83,10 +83,9 @@ async def test_sql_is_logged_without_values_and_with_the_requests_id(
     assert line["milliseconds"] > 0
 
 
-async def test_sql_that_fails_is_a_warning_with_its_sqlstate(
+async def test_failed_sql_is_logged_as_a_warning_with_its_sqlstate(
     api: Service, logged: list[dict[str, Any]]
 ) -> None:
-    """GraphQL's statements are logged as REST's are."""
     assert (await api.rest("GET", "note?id=eq.x")).status == 400
     assert (await api.ask("{ noteCollection { edges { node { id } } } }")).data
     assert [(line["level"], line.get("code")) for line in logged] == [("warn", "22P02"), ("info", None)]

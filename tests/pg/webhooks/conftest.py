@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.management import managing
+from support.webhooks import migrated_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from support.management import Management
-    from support.postgres import Server
+    from support.postgres import Database, Server
 
 EMPTY = "".join(
     f"delete from webhooks.{table};"
@@ -20,10 +21,19 @@ EMPTY = "".join(
 """Deletes all rows. TRUNCATE of these small tables would take more processor time than most tests."""
 
 
+@pytest.fixture
+def database(request: pytest.FixtureRequest, server: Server) -> Iterator[Database]:
+    """Yield a database for one test. It is migrated unless the test has the marker ``empty_database``."""
+    is_empty = request.node.get_closest_marker("empty_database") is not None
+    created = server.create_database() if is_empty else migrated_copy(server)
+    yield created
+    server.drop_database(created)
+
+
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Management]:
     """Serve the management API to all tests of a module."""
-    with managing(reactor, server.create_database()) as made:
+    with managing(reactor, migrated_copy(server)) as made:
         yield made
 
 

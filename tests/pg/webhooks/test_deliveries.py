@@ -104,8 +104,8 @@ async def test_every_request_is_recorded_as_an_attempt(deliveries: Deliveries, w
     recorded = await finish_all(store)
     assert len(receiver.received) == len(recorded) == 5
     refused, closed = (503, None), (0, "connect")
-    found = [(one.response_code, one.error) for one in recorded]
-    assert found == [refused, closed, refused, closed, refused]
+    results = [(one.response_code, one.error) for one in recorded]
+    assert results == [refused, closed, refused, closed, refused]
 
 
 async def test_retry_uses_the_endpoints_current_url_and_secret(
@@ -247,7 +247,7 @@ async def test_two_dispatchers_on_one_queue_deliver_each_event_once(
     assert sum(share.get(("success",), 0) for share in shares) == 300  # type: ignore[misc]
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 async def test_new_event_is_sent_immediately(
     deliveries: Deliveries, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,13 +172,13 @@ async def test_organization_receives_events_about_endpoint_health(database: Data
     await fail(store)
     assert await claim(store) == (), "an attempt that is retried raises no event"
     await fail(store, for_good=True)
-    found = await claim(store)
-    assert [(work.endpoint_id, work.event_type) for work in found] == [(listener.id, FAILING)]
-    [(_, payload)] = events_of(found)
+    works = await claim(store)
+    assert [(work.endpoint_id, work.event_type) for work in works] == [(listener.id, FAILING)]
+    [(_, payload)] = events_of(works)
     assert payload["endpoint"] == {"id": str(dead.id), "project_ref": REF, "description": "Orders"}
     assert payload["project_ref"] is None
     assert payload["failing_since"].endswith("Z")
-    await store.queue.finish([failure(work) for work in found])
+    await store.queue.finish([failure(work) for work in works])
     shown = await store.endpoints.read(ACME, listener.id)
     assert shown is not None
     assert shown.failing_since is None, "events about endpoints do not affect health"
@@ -266,8 +266,8 @@ async def test_attempts_per_second_are_limited(database: Database, pool: Pool) -
     free = await add_endpoint(store, ACME)
     for _ in range(5):
         await publish(store)
-    found = [work.endpoint_id for work in await claim(store)]
-    assert (found.count(slow.id), found.count(free.id)) == (1, 5)
+    endpoint_ids = [work.endpoint_id for work in await claim(store)]
+    assert (endpoint_ids.count(slow.id), endpoint_ids.count(free.id)) == (1, 5)
     assert await claim(store) == (), "the limit applies to all daemons"
     seconds = await store.queue.next_due()
     assert seconds is not None
@@ -478,7 +478,7 @@ async def test_rejected_event_can_be_ignored(
     assert raised.value.pgcode in {"22023", "WH001", "WH002", "WH003", "WH004", "WH005"}
 
 
-async def test_accepted_event_is_published_whatever_on_refusal_says(database: Database, pool: Pool) -> None:
+async def test_accepted_event_is_published_with_any_on_refusal(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     await add_endpoint(store, ACME)
     values = (PAUSED, "acme", None, "{}", "key")

@@ -1,6 +1,6 @@
-"""Each operation refuses with every code that its description has, as far as the operation itself raises it.
+"""Every operation returns each error code that its description lists.
 
-That it has no others is seen to by the client of these tests, which looks every refusal up.
+The client of these tests checks the reverse: it rejects codes that the description does not list.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 from dataapi.http.messages import Request
 from dataapi.webhooks.management.api import OPERATIONS
-from dataapi.webhooks.management.body import MAX_READ
 from dataapi.webhooks.management.errors import COMMON_ERRORS, ErrorCode
 from dataapi.webhooks.management.idempotency import keyed_request
+from dataapi.webhooks.management.limits import MAX_READ
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.model import Permission
 from dataapi.webhooks.store.endpoints import MAX_ENDPOINTS
@@ -30,14 +30,14 @@ from support.management import (
 )
 from support.webhooks import ACME, REF
 
-ELSEWHERE = {
+SERVER_CODES = {
     ErrorCode.BAD_REQUEST,
     ErrorCode.TARGET_TOO_LONG,
     ErrorCode.HEADERS_TOO_LARGE,
     ErrorCode.INTERNAL,
     ErrorCode.TIMEOUT,
 }
-"""What the server around the API raises, or a failure."""
+"""Codes of failures and of the server that serves the API."""
 
 BODIES: dict[str, dict[str, Any]] = {
     "createEndpoint": endpoint(),
@@ -62,40 +62,40 @@ CASES = [
     for operation in OPERATIONS
     for path in operation.paths
     for code in operation.codes(path)
-    if code not in ELSEWHERE
+    if code not in SERVER_CODES
     and (operation.permission is not None or code not in (ErrorCode.UNAVAILABLE, ErrorCode.TOO_LARGE))
 ]
 
-NAMED = ("endpoint_id", "delivery_id", "event_id")
-"""What paths name beside the scope."""
+PATH_IDS = ("endpoint_id", "delivery_id", "event_id")
+"""Path parameters other than those of the scope."""
 
 
-class Asked:
-    """A request that an operation takes, to be made one that it refuses."""
+class OperationRequest:
+    """A valid request to an operation, to be made invalid with ``change``."""
 
     def __init__(self, api: Management, operation: ManagementOperation, path: str) -> None:
         self._api = api
         self._operation = operation
         self._path = path
         self._method = operation.method
-        self._places = {"organization_slug": ACME.organization, "project_ref": REF}
+        self._parameters = {"organization_slug": ACME.organization, "project_ref": REF}
         self._body: Any = BODIES.get(operation.name)
         self._query = ""
         self._token: str | None = api.operator if operation.operator else ""
         self._headers: dict[str, str] = {}
 
     async def prepare(self) -> None:
-        """Make what the path names."""
+        """Create the records that the path names."""
         if "{token_id}" in self._path:
-            found = await self._api.store.directory.access(await self._api.new_token())
-            assert found is not None
-            self._places["token_id"] = str(found.token.id)
+            access = await self._api.store.directory.access(await self._api.new_token())
+            assert access is not None
+            self._parameters["token_id"] = str(access.token.id)
         elif "_id}" in self._path:
-            scope = self._path.format_map(self._places | dict.fromkeys(NAMED, ""))
+            scope = self._path.format_map(self._parameters | dict.fromkeys(PATH_IDS, ""))
             scope = scope.partition("/webhooks/")[0] + "/webhooks"
             made = await self._api.create(scope)
             sent = await self._api.send("POST", f"{scope}/endpoints/{made['id']}/test")
-            self._places |= {"endpoint_id": made["id"], **sent.data["attributes"]}
+            self._parameters |= {"endpoint_id": made["id"], **sent.data["attributes"]}
 
     async def change(self, code: ErrorCode) -> None:
         match code:
@@ -106,19 +106,19 @@ class Asked:
                 self._token = await self._api.new_token(permissions=others)
             case ErrorCode.ACCESS_DISABLED:
                 self._token = await self._api.new_token(CLOSED)
-                self._places |= {"organization_slug": CLOSED, "project_ref": CLOSED_REF}
+                self._parameters |= {"organization_slug": CLOSED, "project_ref": CLOSED_REF}
             case ErrorCode.INVALID_SLUG:
-                self._places["organization_slug"] = "a.b"
+                self._parameters["organization_slug"] = "a.b"
             case ErrorCode.INVALID_REF:
-                self._places["project_ref"] = "short"
+                self._parameters["project_ref"] = "short"
             case ErrorCode.NO_ENDPOINT | ErrorCode.NO_DELIVERY | ErrorCode.NO_EVENT | ErrorCode.NO_TOKEN:
-                self._places |= dict.fromkeys((*NAMED, "token_id"), NO_SUCH)
+                self._parameters |= dict.fromkeys((*PATH_IDS, "token_id"), NO_SUCH)
             case ErrorCode.NO_ORGANIZATION:
                 self._token = self._api.operator
-                self._places["organization_slug"] = "nobody"
+                self._parameters["organization_slug"] = "nobody"
             case ErrorCode.NO_PROJECT:
                 self._token = self._api.operator
-                self._places["project_ref"] = "nosuchnosuchnosuchno"
+                self._parameters["project_ref"] = "nosuchnosuchnosuchno"
                 if self._operation.name == "createPortalLink":
                     self._body = document("portal_link", project_ref="nosuchnosuchnosuchno")
             case ErrorCode.ORGANIZATION_EXISTS:
@@ -144,14 +144,14 @@ class Asked:
                 await self._change_endpoints(code)
 
     async def _repeat(self, code: ErrorCode) -> None:
-        """Have the request's key be that of one that is under way: the same one, or another."""
+        """Store a request with the same idempotency key, either identical or different."""
         self._headers["idempotency-key"] = str(uuid4())
         token = self._token or self._api.token
-        found = await self._api.store.directory.access(token)
-        assert found is not None
+        access = await self._api.store.directory.access(token)
+        assert access is not None
         headers = {**self._headers, "authorization": f"Bearer {token}"}
-        request = Request("", self._method, self._path.format_map(self._places), "", headers, b"")
-        same = keyed_request(request, found.token, self._body or {})
+        request = Request("", self._method, self._path.format_map(self._parameters), "", headers, b"")
+        same = keyed_request(request, access.token, self._body or {})
         assert same is not None
         other = replace(same, digest=b"another") if code is ErrorCode.KEY_USED else same
         assert await self._api.store.stored_responses.begin(other) is None
@@ -177,7 +177,7 @@ class Asked:
                     f" from webhooks.endpoint, generate_series(2, {MAX_ENDPOINTS})"
                 )
             case _:
-                pytest.fail(f"nothing is known that is refused with {code}")
+                pytest.fail(f"no request is known that fails with {code}")
 
     def _attributes(self, **changes: Any) -> None:
         data = self._body["data"]
@@ -187,11 +187,11 @@ class Asked:
         self._api.database.execute(statement)
 
     async def send(self) -> Answer:
-        """Send it; what the path of publishing does not name, its body does."""
+        """Send the request. When publishing, the body names the scope."""
         if self._operation.name == "publishEvent" and isinstance(self._body, dict):
-            self._attributes(**self._places)
+            self._attributes(**self._parameters)
             self._body["meta"] = {"idempotency_key": str(uuid4())}
-        target = self._path.format_map(self._places) + self._query
+        target = self._path.format_map(self._parameters) + self._query
         return await self._api.send(
             self._method, target, self._body, token=self._token, headers=self._headers
         )
@@ -202,20 +202,20 @@ class Asked:
     CASES,
     ids=[f"{code.code} {operation.method} {path}" for operation, path, code in CASES],
 )
-async def test_each_code_of_an_operation_is_one_that_it_refuses_with(
+async def test_operation_returns_each_of_its_described_codes(
     api: Management, operation: ManagementOperation, path: str, code: ErrorCode
 ) -> None:
-    asked = Asked(api, operation, path)
-    await asked.prepare()
-    await asked.change(code)
-    assert (await asked.send()).refusal == (code.status, code.code)
+    request = OperationRequest(api, operation, path)
+    await request.prepare()
+    await request.change(code)
+    assert (await request.send()).refusal == (code.status, code.code)
 
 
-async def test_an_unknown_path_is_refused(api: Management) -> None:
+async def test_unknown_path_is_rejected(api: Management) -> None:
     assert (await api.send("GET", "/v2/nothing")).refusal == (404, "not_found")
 
 
-def test_every_code_is_provoked_or_the_servers_own() -> None:
-    provoked = {code for _, _, code in CASES}
-    assert provoked | ELSEWHERE | {ErrorCode.NOT_FOUND} == set(ErrorCode)
-    assert set(COMMON_ERRORS) >= ELSEWHERE
+def test_every_code_is_covered() -> None:
+    covered = {code for _, _, code in CASES}
+    assert covered | SERVER_CODES | {ErrorCode.NOT_FOUND} == set(ErrorCode)
+    assert set(COMMON_ERRORS) >= SERVER_CODES

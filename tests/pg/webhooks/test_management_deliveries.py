@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from dataapi.http.messages import Request
+from dataapi.webhooks.event_types import schema_for_receivers
 from dataapi.webhooks.management import operations
 from dataapi.webhooks.management.api import ManagementApi
 from dataapi.webhooks.management.errors import ManagementError
@@ -35,13 +36,13 @@ NAMES = {
 }  # fmt: skip
 
 
-async def listed(api: Management, target: str) -> list[str]:
-    """Return the identifiers on a page."""
+async def list_ids(api: Management, target: str) -> list[str]:
+    """Return the IDs on a page."""
     return [record["id"] for record in (await api.send("GET", target)).data]
 
 
 async def finish(api: Management, *, ok: bool, retry_in: float | None = None, **named: Any) -> None:
-    """Make every attempt that is due now."""
+    """Finish all attempts that are due."""
     work = await claim(api.store)
     done = [success(one, **named) if ok else failure(one, retry_in, **named) for one in work]
     await api.store.queue.finish(done)
@@ -51,8 +52,7 @@ async def finish(api: Management, *, ok: bool, retry_in: float | None = None, **
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_delivery_is_shown_from_pending_to_done(api: Management, scope: str) -> None:
-    """Operations 8 and 10: one record per attempt, with every attribute, pending ones too."""
+async def test_delivery_is_shown_while_pending_and_when_done(api: Management, scope: str) -> None:
     made = await api.create(scope)
     await publish(api.store, reason="inactivity")
     target = f"{scope}/endpoints/{made['id']}/deliveries"
@@ -79,7 +79,7 @@ async def test_a_delivery_is_shown_from_pending_to_done(api: Management, scope: 
     assert event["timestamp"].endswith("Z")
 
 
-async def test_a_failed_attempt_and_its_retry_are_two_records(api: Management) -> None:
+async def test_failed_attempt_and_its_retry_have_separate_records(api: Management) -> None:
     await api.create()
     await publish(api.store)
     await finish(api, ok=False, retry_in=10.0, error="dns")
@@ -91,8 +91,7 @@ async def test_a_failed_attempt_and_its_retry_are_two_records(api: Management) -
     assert first["attributes"]["next_attempt_at"] == second["attributes"]["next_attempt_at"]
 
 
-async def test_expired_deliveries_are_neither_shown_nor_retried(api: Management) -> None:
-    """A delivery is listed for 14 days."""
+async def test_expired_deliveries_are_hidden_and_cannot_be_retried(api: Management) -> None:
     made = await api.create()
     old = api.database.execute(
         "insert into webhooks.due"
@@ -100,7 +99,7 @@ async def test_expired_deliveries_are_neither_shown_nor_retried(api: Management)
         "select webhooks.uuid_floor(now() - interval '15 days'), webhooks.uuid_v7(), id, 0, 'v1.a.b',"
         " 'manual', now(), now() from webhooks.endpoint returning delivery_id::text"
     )[0][0]
-    assert await listed(api, f"{ORGANIZATION}/endpoints/{made['id']}/deliveries") == []
+    assert await list_ids(api, f"{ORGANIZATION}/endpoints/{made['id']}/deliveries") == []
     assert (await api.send("GET", f"{ORGANIZATION}/deliveries/{old}")).refusal == NO_DELIVERY
     assert (await api.send("POST", f"{ORGANIZATION}/deliveries/{old}/retry")).refusal == NO_DELIVERY
 
@@ -109,62 +108,59 @@ async def test_expired_deliveries_are_neither_shown_nor_retried(api: Management)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_pages_of_deliveries_lead_to_each_other(api: Management, scope: str) -> None:
-    """Operations 8 and 9: newest first; next, prev and last lead over each record once, filters stay."""
+async def test_page_links_visit_each_delivery_once(api: Management, scope: str) -> None:
     one, other = await api.create(scope), await api.create(scope)
     for _ in range(5):
         await publish(api.store)
-    newest = await listed(api, f"{scope}/deliveries?page[size]=100")
+    newest = await list_ids(api, f"{scope}/deliveries?page[size]=100")
     assert newest == sorted(newest, reverse=True)
     assert len(newest) == 10
-    of_one = await listed(api, f"{scope}/endpoints/{one['id']}/deliveries")
-    of_other = await listed(api, f"{scope}/endpoints/{other['id']}/deliveries")
+    of_one = await list_ids(api, f"{scope}/endpoints/{one['id']}/deliveries")
+    of_other = await list_ids(api, f"{scope}/endpoints/{other['id']}/deliveries")
     assert sorted(of_one + of_other, reverse=True) == newest
     assert len(of_one) == 5
 
     page = await api.send("GET", f"{scope}/deliveries?page[size]=3&filter[status]=pending")
-    first, forth = page.body["links"]["first"], [one["id"] for one in page.data]
+    first, forward = page.body["links"]["first"], [one["id"] for one in page.data]
     assert page.body["links"]["prev"] is None
     while page.body["links"]["next"]:
         assert "filter[status]=pending" in page.body["links"]["next"]
         page = await api.send("GET", page.body["links"]["next"])
-        forth += [one["id"] for one in page.data]
-    assert forth == newest
-    back = [one["id"] for one in page.data]
+        forward += [one["id"] for one in page.data]
+    assert forward == newest
+    backward = [one["id"] for one in page.data]
     while page.body["links"]["prev"]:
         page = await api.send("GET", page.body["links"]["prev"])
-        back = [one["id"] for one in page.data] + back
-    assert back == newest
+        backward = [one["id"] for one in page.data] + backward
+    assert backward == newest
     last = await api.send("GET", page.body["links"]["last"])
     assert [one["id"] for one in last.data] == newest[-3:]
     assert last.body["links"]["next"] is None
     before = await api.send("GET", last.body["links"]["prev"])
     assert [one["id"] for one in before.data] == newest[-6:-3]
-    assert await listed(api, first) == newest[:3]
+    assert await list_ids(api, first) == newest[:3]
 
 
-async def test_an_empty_page_leads_back(api: Management) -> None:
-    """Following ``prev`` of a page after the oldest record shows that record."""
+async def test_empty_page_links_to_existing_records(api: Management) -> None:
     delivery = await api.delivery()
     page = await api.send("GET", f"{ORGANIZATION}/deliveries?page[after]={delivery}")
     assert page.data == []
-    assert await listed(api, page.body["links"]["prev"]) == [delivery]
+    assert await list_ids(api, page.body["links"]["prev"]) == [delivery]
     page = await api.send("GET", f"{ORGANIZATION}/deliveries?page[before]={delivery}")
     assert page.data == []
-    assert await listed(api, page.body["links"]["next"]) == [delivery]
+    assert await list_ids(api, page.body["links"]["next"]) == [delivery]
 
 
-async def test_filters(api: Management) -> None:
-    """Operation 8: status (``failure`` is ``failed``), event, type, since and until, alone and together."""
+async def test_deliveries_can_be_filtered(api: Management) -> None:
     await api.create()
     await publish(api.store)
     await finish(api, ok=True)
-    [worked] = await listed(api, f"{ORGANIZATION}/deliveries")
+    [worked] = await list_ids(api, f"{ORGANIZATION}/deliveries")
     await publish(api.store, event_type="v1.project.restored")
     await finish(api, ok=False)
-    failed = (await listed(api, f"{ORGANIZATION}/deliveries"))[0]
+    failed = (await list_ids(api, f"{ORGANIZATION}/deliveries"))[0]
     await publish(api.store)
-    waiting = (await listed(api, f"{ORGANIZATION}/deliveries"))[0]
+    waiting = (await list_ids(api, f"{ORGANIZATION}/deliveries"))[0]
     record = (await api.send("GET", f"{ORGANIZATION}/deliveries/{failed}")).data["attributes"]
     middle = record["created_at"]
     whole = [waiting, failed, worked]
@@ -185,7 +181,7 @@ async def test_filters(api: Management) -> None:
         ("filter[since]=9999-12-31T23:59:60z", []),
         ("filter[until]=9999-12-31T23:59:59.999999999Z", whole),
     ):
-        assert await listed(api, f"{ORGANIZATION}/deliveries?{query}") == expected, query
+        assert await list_ids(api, f"{ORGANIZATION}/deliveries?{query}") == expected, query
 
 
 @pytest.mark.parametrize(
@@ -199,14 +195,13 @@ async def test_filters(api: Management) -> None:
         ("filter[other]", "x"), ("page[limit]", "1"), ("sort", "id"),
     ],
 )  # fmt: skip
-async def test_filters_and_pages_that_are_refused(api: Management, name: str, value: str) -> None:
-    answer = await api.send("GET", f"{PROJECT}/deliveries?{name}={value}")
-    assert (answer.refusal, answer.pointers) == (INVALID, [name])
+async def test_invalid_filters_and_pages_are_rejected(api: Management, name: str, value: str) -> None:
+    response = await api.send("GET", f"{PROJECT}/deliveries?{name}={value}")
+    assert (response.refusal, response.pointers) == (INVALID, [name])
 
 
 @pytest.mark.parametrize("identifier", [NO_SUCH, "x"])
-async def test_what_is_not_there(api: Management, identifier: str) -> None:
-    """No such endpoint or delivery and malformed identifiers are 404 with the kind's code (errors)."""
+async def test_absent_endpoints_and_deliveries_are_not_found(api: Management, identifier: str) -> None:
     for method, target, refusal in (
         ("GET", f"endpoints/{identifier}/deliveries", NO_ENDPOINT),
         ("POST", f"endpoints/{identifier}/test", NO_ENDPOINT),
@@ -223,12 +218,11 @@ async def test_what_is_not_there(api: Management, identifier: str) -> None:
 
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("body", [None, {}, document("event"), document("event", type=PAUSED)])
-async def test_a_test_event_goes_the_normal_way(api: Management, scope: str, body: Any) -> None:
-    """Operation 7: 201 with an ingress; the event is in the history, one attempt, ``is_test`` true."""
+async def test_test_event_is_queued_and_recorded(api: Management, scope: str, body: Any) -> None:
     made = await api.create(scope)
-    answer = await api.send("POST", f"{scope}/endpoints/{made['id']}/test", body)
-    assert answer.status == 201
-    ingress = answer.data
+    response = await api.send("POST", f"{scope}/endpoints/{made['id']}/test", body)
+    assert response.status == 201
+    ingress = response.data
     assert (ingress["type"], UUID(ingress["id"]).version) == ("ingress", 7)
     delivery = ingress["attributes"]["delivery_id"]
     record = (await api.send("GET", f"{scope}/deliveries/{delivery}")).data["attributes"]
@@ -240,15 +234,14 @@ async def test_a_test_event_goes_the_normal_way(api: Management, scope: str, bod
     assert record["event_type"] == (default if body in (None, {}, document("event")) else PAUSED)
 
 
-async def test_a_test_without_type_takes_the_first_concrete_one(api: Management) -> None:
-    """``*`` counts only where nothing else is listed (rules)."""
+async def test_test_event_has_the_first_concrete_type_by_default(api: Management) -> None:
     made = await api.create(event_types=[{"type": "*"}, {"type": "v1.project.restored"}])
     sent = await api.send("POST", f"{ORGANIZATION}/endpoints/{made['id']}/test")
     target = f"{ORGANIZATION}/deliveries/{sent.data['attributes']['delivery_id']}"
     assert (await api.send("GET", target)).data["attributes"]["event_type"] == "v1.project.restored"
 
 
-async def test_tests_that_are_refused(api: Management) -> None:
+async def test_invalid_test_events_are_rejected(api: Management) -> None:
     made = await api.create(event_types=[{"type": PAUSED}])
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     wrong = await api.send("POST", f"{one}/test", document("event", type="v1.project.restored"))
@@ -260,46 +253,45 @@ async def test_tests_that_are_refused(api: Management) -> None:
         (document("endpoint"), "/data/type"),
         ([], ""),
     ):
-        answer = await api.send("POST", f"{one}/test", sent)
-        assert (answer.refusal, answer.pointers) == (INVALID, [pointer])
+        response = await api.send("POST", f"{one}/test", sent)
+        assert (response.refusal, response.pointers) == (INVALID, [pointer])
     await api.send("PATCH", one, document("endpoint", enabled=False))
     disabled = await api.send("POST", f"{one}/test", document("event", type=PAUSED))
     assert disabled.refusal == (400, "bad_request.endpoint.test.disabled")
-    assert await listed(api, f"{ORGANIZATION}/deliveries") == []
+    assert await list_ids(api, f"{ORGANIZATION}/deliveries") == []
 
 
-async def test_a_type_whose_catalogue_is_gone_is_not_tested(api: Management) -> None:
+async def test_test_event_of_a_removed_type_is_rejected(api: Management) -> None:
     made = await api.create(event_types=[{"type": PAUSED}])
     api.database.execute("update webhooks.endpoint set event_types = '{v1.shop.gone}'")
-    answer = await api.send("POST", f"{ORGANIZATION}/endpoints/{made['id']}/test")
-    assert answer.refusal == (400, "bad_request.endpoint.test.wrong_event_type")
+    response = await api.send("POST", f"{ORGANIZATION}/endpoints/{made['id']}/test")
+    assert response.refusal == (400, "bad_request.endpoint.test.wrong_event_type")
 
 
 # ---------------------------------------------------------------- retry
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_retry_is_a_new_delivery_of_the_same_event(api: Management, scope: str) -> None:
-    """Operation 11: 201 with an ingress; same event, one attempt, trigger manual (rules)."""
+async def test_retry_creates_a_delivery_of_the_same_event(api: Management, scope: str) -> None:
     await api.create(scope)
     await publish(api.store)
     await finish(api, ok=False)
     [failed] = (await api.send("GET", f"{scope}/deliveries")).data
-    answer = await api.send("POST", f"{scope}/deliveries/{failed['id']}/retry")
-    assert answer.status == 201
-    assert answer.data["type"] == "ingress"
-    assert answer.data["attributes"]["event_id"] == failed["attributes"]["event_id"]
-    delivery = answer.data["attributes"]["delivery_id"]
-    assert await listed(api, f"{scope}/deliveries") == [delivery, failed["id"]]
+    response = await api.send("POST", f"{scope}/deliveries/{failed['id']}/retry")
+    assert response.status == 201
+    assert response.data["type"] == "ingress"
+    assert response.data["attributes"]["event_id"] == failed["attributes"]["event_id"]
+    delivery = response.data["attributes"]["delivery_id"]
+    assert await list_ids(api, f"{scope}/deliveries") == [delivery, failed["id"]]
     record = (await api.send("GET", f"{scope}/deliveries/{delivery}")).data["attributes"]
     assert (record["trigger"], record["attempt_number"]) == ("manual", 1)
 
 
-async def test_a_retry_that_succeeds_leaves_no_pending_attempt(api: Management) -> None:
+async def test_successful_retry_skips_pending_attempts(api: Management) -> None:
     await api.create()
     await publish(api.store)
     await finish(api, ok=False, retry_in=60.0)
-    pending, failed = await listed(api, f"{ORGANIZATION}/deliveries")
+    pending, failed = await list_ids(api, f"{ORGANIZATION}/deliveries")
     for ok, status in ((False, "pending"), (True, "skipped")):
         assert (await api.send("POST", f"{ORGANIZATION}/deliveries/{failed}/retry")).status == 201
         await finish(api, ok=ok)
@@ -308,8 +300,7 @@ async def test_a_retry_that_succeeds_leaves_no_pending_attempt(api: Management) 
     assert await api.store.queue.next_due() is None
 
 
-async def test_a_disabled_endpoint_is_not_retried(api: Management) -> None:
-    """Retry and recovery of a disabled endpoint are 400 (errors)."""
+async def test_retry_and_recovery_are_rejected_if_the_endpoint_is_disabled(api: Management) -> None:
     delivery = await api.delivery()
     record = (await api.send("GET", f"{ORGANIZATION}/deliveries/{delivery}")).data
     one = f"{ORGANIZATION}/endpoints/{record['attributes']['endpoint_id']}"
@@ -320,8 +311,8 @@ async def test_a_disabled_endpoint_is_not_retried(api: Management) -> None:
     assert (await api.send("POST", f"{one}/recover", recovery)).refusal == disabled
 
 
-async def test_tests_and_retries_are_limited_together(api: Management, reactor: Any) -> None:
-    """Above 10 per 60 s per endpoint they are 429 with ``Retry-After``, by any daemon (errors)."""
+async def test_test_events_and_retries_share_a_rate_limit(api: Management, reactor: Any) -> None:
+    """The limit is 10 per minute and endpoint, counted across all daemons."""
     made, free = await api.create(), await api.create()
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     sent = await api.send("POST", f"{one}/test")
@@ -329,9 +320,9 @@ async def test_tests_and_retries_are_limited_together(api: Management, reactor: 
     for number in range(9):
         assert (await api.send("POST", retry if number % 2 else f"{one}/test")).status == 201
     for target in (f"{one}/test", retry):
-        answer = await api.send("POST", target)
-        assert answer.refusal == MANY
-        assert 0 < int(answer.headers["retry-after"]) <= 60
+        response = await api.send("POST", target)
+        assert response.refusal == MANY
+        assert 0 < int(response.headers["retry-after"]) <= 60
     assert (await api.send("POST", f"{ORGANIZATION}/endpoints/{free['id']}/test")).status == 201
     other = ManagementApi(
         api.store,
@@ -340,9 +331,9 @@ async def test_tests_and_retries_are_limited_together(api: Management, reactor: 
         lambda: None,
     )
     headers = {"authorization": f"Bearer {api.token}"}
-    places = {"organization_slug": "acme", "endpoint_id": made["id"]}
+    parameters = {"organization_slug": "acme", "endpoint_id": made["id"]}
     with pytest.raises(ManagementError) as refused:
-        await other.handle(Request("id", "POST", f"{one}/test", "", headers, b""), TEST, places)
+        await other.handle(Request("id", "POST", f"{one}/test", "", headers, b""), TEST, parameters)
     assert refused.value.code == MANY[1]
     api.database.execute("update webhooks.request set at = at - interval '60 seconds'")
     assert (await api.send("POST", retry)).status == 201
@@ -352,7 +343,7 @@ async def test_tests_and_retries_are_limited_together(api: Management, reactor: 
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_recovery_retries_what_finally_failed(api: Management, scope: str) -> None:
+async def test_recovery_retries_finally_failed_deliveries(api: Management, scope: str) -> None:
     made = await api.create(scope)
     for ok, retry_in in ((False, None), (False, None), (True, None), (False, 60.0)):
         await publish(api.store)
@@ -362,16 +353,16 @@ async def test_a_recovery_retries_what_finally_failed(api: Management, scope: st
     past = document("recovery", since="2020-01-01T00:00:00Z", until="2021-01-01T00:00:00Z")
     for sent in (future, past):
         assert (await api.send("POST", target, sent)).data["attributes"] == {"matched": 0}
-    answer = await api.send("POST", target, document("recovery", since="2020-01-01T00:00:00Z"))
-    assert (answer.status, answer.data["type"]) == (202, "recovery")
-    assert answer.data["attributes"] == {"matched": 2}
-    UUID(answer.data["id"])
-    manual = await listed(api, f"{scope}/deliveries?filter[status]=pending")
+    response = await api.send("POST", target, document("recovery", since="2020-01-01T00:00:00Z"))
+    assert (response.status, response.data["type"]) == (202, "recovery")
+    assert response.data["attributes"] == {"matched": 2}
+    UUID(response.data["id"])
+    manual = await list_ids(api, f"{scope}/deliveries?filter[status]=pending")
     assert len(manual) == 3
 
 
 @pytest.mark.parametrize(
-    ("attributes", "places"),
+    ("attributes", "members"),
     [
         ({}, ["since"]), ({"since": 1}, ["since"]), ({"since": "yesterday"}, ["since"]),
         ({"since": "2026-02-30T00:00:00Z"}, ["since"]), ({"since": None}, ["since"]),
@@ -380,26 +371,25 @@ async def test_a_recovery_retries_what_finally_failed(api: Management, scope: st
         ({"since": "2026-01-01T00:00:00Z", "to": "x"}, ["to"]),
     ],
 )  # fmt: skip
-async def test_recoveries_that_are_refused(
-    api: Management, attributes: dict[str, Any], places: list[str]
+async def test_invalid_recovery_is_rejected(
+    api: Management, attributes: dict[str, Any], members: list[str]
 ) -> None:
-    """``since`` is required, both are times (errors)."""
     made = await api.create()
     target = f"{ORGANIZATION}/endpoints/{made['id']}/recover"
-    answer = await api.send("POST", target, document("recovery", **attributes))
-    assert answer.refusal == INVALID
-    assert answer.pointers == [f"/data/attributes/{place}" for place in places]
+    response = await api.send("POST", target, document("recovery", **attributes))
+    assert response.refusal == INVALID
+    assert response.pointers == [f"/data/attributes/{member}" for member in members]
 
 
 # ---------------------------------------------------------------- keys, types
 
 
-async def test_deliveries_are_shown_when_headers_cannot_be_opened(api: Management) -> None:
+async def test_deliveries_are_shown_if_headers_cannot_be_decrypted(api: Management) -> None:
     delivery = await api.delivery()
     record = (await api.send("GET", f"{ORGANIZATION}/deliveries/{delivery}")).data
     one = f"{ORGANIZATION}/endpoints/{record['attributes']['endpoint_id']}"
     api.database.execute("update webhooks.endpoint set custom_headers = 'damaged'")
-    assert await listed(api, f"{one}/deliveries") == [delivery]
+    assert await list_ids(api, f"{one}/deliveries") == [delivery]
     failed = await api.send("GET", one)
     assert failed.refusal == (500, "internal_server_error")
     assert b"key" not in failed.content
@@ -407,14 +397,13 @@ async def test_deliveries_are_shown_when_headers_cannot_be_opened(api: Managemen
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_event_types(api: Management, scope: str) -> None:
-    """Operation 13: every type of the catalogue with description, schema and example."""
-    found = (await api.send("GET", f"{scope}/event-types")).data
-    assert [record["id"] for record in found] == list(api.catalogue.types)
-    assert {record["type"] for record in found} == {"event_type"}
-    for record in found:
+async def test_event_types_are_listed(api: Management, scope: str) -> None:
+    records = (await api.send("GET", f"{scope}/event-types")).data
+    assert [record["id"] for record in records] == list(api.catalogue.types)
+    assert {record["type"] for record in records} == {"event_type"}
+    for record in records:
         shown, known = record["attributes"], api.catalogue.types[record["id"]]
         assert shown == {
-            "type": known.type, "description": known.description, "schema": known.schema,
-            "example": known.example, "renders": None,
+            "type": known.type, "description": known.description, "example": known.example,
+            "schema": schema_for_receivers(known.schema), "renders": None,
         }  # fmt: skip

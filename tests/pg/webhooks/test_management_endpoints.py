@@ -33,53 +33,52 @@ NAMES = {
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_created_endpoint_is_shown_and_found_where_location_says(api: Management, scope: str) -> None:
-    """Operation 2: 201 with the record and ``Location``, at both scopes."""
+async def test_created_endpoint_is_returned_with_its_location(api: Management, scope: str) -> None:
     sent = endpoint(
         event_types=[{"type": "v1.project.paused"}, {"type": "v1.project.restored"}],
         custom_headers={"X-Key": "value", "x-empty": ""},
         description="Tells the team",
         enabled=False,
     )
-    answer = await api.send("POST", f"{scope}/endpoints", sent)
-    assert answer.status == 201
-    record = answer.data
-    assert answer.headers["location"] == f"{scope}/endpoints/{record['id']}"
+    response = await api.send("POST", f"{scope}/endpoints", sent)
+    assert response.status == 201
+    record = response.data
+    assert response.headers["location"] == f"{scope}/endpoints/{record['id']}"
     assert (record["type"], UUID(record["id"]).version) == ("endpoint", 7)
     shown = record["attributes"]
     assert set(shown) == NAMES
     assert shown["id"] == record["id"]
-    given = dict(sent["data"]["attributes"])
-    del given["signing_secret"]
-    assert {name: shown[name] for name in given} == given
+    expected = dict(sent["data"]["attributes"])
+    del expected["signing_secret"]
+    assert {name: shown[name] for name in expected} == expected
     assert shown["created_at"] == shown["updated_at"]
     assert shown["created_at"].endswith("Z")
     access = await api.store.directory.access(api.token)
     assert access is not None
     assert shown["created_by"] == str(access.token.id)
-    assert (await api.send("GET", answer.headers["location"])).data == record
+    assert (await api.send("GET", response.headers["location"])).data == record
 
 
-async def test_what_may_be_left_out_has_a_default(api: Management) -> None:
+async def test_optional_attributes_have_defaults(api: Management) -> None:
     shown = (await api.create())["attributes"]
     assert (shown["enabled"], shown["description"], shown["custom_headers"]) == (True, None, {})
 
 
-async def test_a_project_that_is_given_away_meanwhile_gets_no_endpoint_of_its_former_owner(
+async def test_endpoint_is_not_created_if_its_project_is_transferred_meanwhile(
     api: Management,
 ) -> None:
     check = api.address_check.addresses
     made = await api.create(PROJECT)
     theirs = await api.new_token(OTHER)
 
-    async def given_away(destination: Any) -> Any:
+    async def transfer_first(destination: Any) -> Any:
         await api.store.directory.transfer_project(REF, OTHER, "away")
         return await check(destination)
 
-    api.address_check.addresses = given_away  # type: ignore[method-assign]
+    api.address_check.addresses = transfer_first  # type: ignore[method-assign]
     try:
-        answer = await api.send("POST", f"{PROJECT}/endpoints", endpoint())
-        assert answer.refusal == (403, "forbidden.permission_denied")
+        response = await api.send("POST", f"{PROJECT}/endpoints", endpoint())
+        assert response.refusal == (403, "forbidden.permission_denied")
         assert (await api.send("GET", f"{PROJECT}/endpoints")).refusal[0] == 403
         assert (await api.send("GET", f"{PROJECT}/endpoints", token=theirs)).data == [made]
     finally:
@@ -87,8 +86,7 @@ async def test_a_project_that_is_given_away_meanwhile_gets_no_endpoint_of_its_fo
         await api.store.directory.transfer_project(REF, ACME.organization, "back")
 
 
-async def test_null_headers_mean_no_headers(api: Management) -> None:
-    """``custom_headers`` null on write means ``{}`` (endpoint attributes)."""
+async def test_null_headers_create_an_endpoint_without_headers(api: Management) -> None:
     sent = endpoint()
     sent["data"]["attributes"]["custom_headers"] = None
     assert (await api.send("POST", f"{ORGANIZATION}/endpoints", sent)).data["attributes"][
@@ -96,15 +94,18 @@ async def test_null_headers_mean_no_headers(api: Management) -> None:
     ] == {}
 
 
-async def test_types_that_are_there_twice_count_once(api: Management) -> None:
-    listed = [{"type": "v1.project.restored"}, {"type": "v1.project.paused"}, {"type": "v1.project.restored"}]
-    made = await api.create(event_types=listed)
-    assert made["attributes"]["event_types"] == listed[:2]
+async def test_duplicate_event_types_are_removed(api: Management) -> None:
+    event_types = [
+        {"type": "v1.project.restored"},
+        {"type": "v1.project.paused"},
+        {"type": "v1.project.restored"},
+    ]
+    made = await api.create(event_types=event_types)
+    assert made["attributes"]["event_types"] == event_types[:2]
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_no_answer_has_the_signing_secret(api: Management, scope: str) -> None:
-    """``signing_secret`` is write-only: no answer, errors included, has it (endpoint attributes)."""
+async def test_no_response_contains_the_signing_secret(api: Management, scope: str) -> None:
     made = await api.create(scope, signing_secret=SECRET)
     one = f"{scope}/endpoints/{made['id']}"
     wrong = [
@@ -114,7 +115,7 @@ async def test_no_answer_has_the_signing_secret(api: Management, scope: str) -> 
         {"data": {"type": "endpoint", "attributes": SECRET}},
         {"data": {"type": SECRET, "attributes": {"enabled": SECRET, "event_types": [{"type": SECRET}]}}},
     ]
-    answers = [
+    responses = [
         await api.send("PATCH", one, document("endpoint", signing_secret=SECRET, enabled=True)),
         *[await api.send("PATCH", one, sent) for sent in wrong],
         *[await api.send("POST", f"{scope}/endpoints", sent) for sent in wrong],
@@ -122,44 +123,42 @@ async def test_no_answer_has_the_signing_secret(api: Management, scope: str) -> 
         await api.send("GET", f"{scope}/endpoints"),
         await api.send("DELETE", one),
     ]
-    assert {answer.status for answer in answers} == {200, 400}
-    for answer in answers:
-        assert SECRET.encode() not in answer.content
+    assert {response.status for response in responses} == {200, 400}
+    for response in responses:
+        assert SECRET.encode() not in response.content
 
 
 # ---------------------------------------------------------------- attributes
 
 
 def without(name: str) -> dict[str, Any]:
-    """Return a document that lacks an attribute."""
     sent = endpoint()
     del sent["data"]["attributes"][name]
     return sent
 
 
 @pytest.mark.parametrize("name", ["url", "event_types", "signing_secret"])
-async def test_required_attributes(api: Management, name: str) -> None:
-    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", without(name))
-    assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
+async def test_missing_attributes_are_rejected(api: Management, name: str) -> None:
+    response = await api.send("POST", f"{ORGANIZATION}/endpoints", without(name))
+    assert (response.refusal, response.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
 
 
 async def test_every_issue_is_reported(api: Management) -> None:
-    """One answer names all that is wrong (errors, ``issues``)."""
     sent = {"data": {"type": "webhook", "attributes": {"enabled": 1, "more/~": 2}, "id": "x"}, "also": 1}
-    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", sent)
-    assert answer.refusal == INVALID
-    assert set(answer.pointers) == {
+    response = await api.send("POST", f"{ORGANIZATION}/endpoints", sent)
+    assert response.refusal == INVALID
+    assert set(response.pointers) == {
         "/also", "/data/id", "/data/type", f"{ATTRIBUTES}/enabled", f"{ATTRIBUTES}/more~1~0",
         f"{ATTRIBUTES}/url", f"{ATTRIBUTES}/event_types", f"{ATTRIBUTES}/signing_secret",
     }  # fmt: skip
-    assert all(issue["code"] and issue["message"] for issue in answer.body["error"]["issues"])
+    assert all(issue["code"] and issue["message"] for issue in response.body["error"]["issues"])
 
 
-LONG_NAMES = {f"x-{number}": "" for number in range(21)}
+MANY_HEADERS = {f"x-{number}": "" for number in range(21)}
 
 
 @pytest.mark.parametrize(
-    ("attributes", "place"),
+    ("attributes", "member"),
     [
         ({"url": 1}, "url"),
         ({"url": ["https://receiver.example/"]}, "url"),
@@ -183,7 +182,7 @@ LONG_NAMES = {f"x-{number}": "" for number in range(21)}
         ({"enabled": "true"}, "enabled"),
         ({"enabled": 1}, "enabled"),
         ({"custom_headers": []}, "custom_headers"),
-        ({"custom_headers": LONG_NAMES}, "custom_headers"),
+        ({"custom_headers": MANY_HEADERS}, "custom_headers"),
         ({"custom_headers": {"x": 1}}, "custom_headers/x"),
         ({"custom_headers": {"x": None}}, "custom_headers/x"),
         ({"custom_headers": {"x y": ""}}, "custom_headers/x y"),
@@ -200,22 +199,24 @@ LONG_NAMES = {f"x-{number}": "" for number in range(21)}
         ({"created_by": "me"}, "created_by"),
     ],
 )
-async def test_attributes_that_are_refused(api: Management, attributes: dict[str, Any], place: str) -> None:
+async def test_invalid_attributes_are_rejected(
+    api: Management, attributes: dict[str, Any], member: str
+) -> None:
     made = await api.create()
     for method, target, sent in (
         ("POST", f"{ORGANIZATION}/endpoints", endpoint(**attributes)),
         ("PATCH", f"{ORGANIZATION}/endpoints/{made['id']}", document("endpoint", **attributes)),
     ):
-        answer = await api.send(method, target, sent)
-        assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/{place}"])
+        response = await api.send(method, target, sent)
+        assert (response.refusal, response.pointers) == (INVALID, [f"{ATTRIBUTES}/{member}"])
     assert (await api.send("GET", f"{ORGANIZATION}/endpoints")).data == [made]
 
 
 @pytest.mark.parametrize("name", ["event_types", "custom_headers"])
-async def test_too_many_entries_are_one_issue(api: Management, name: str) -> None:
+async def test_too_many_entries_are_reported_as_one_issue(api: Management, name: str) -> None:
     many = [{"kind": 1}] * 1000 if name == "event_types" else {f"a b {number}": 1 for number in range(1000)}
-    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(**{name: many}))
-    assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
+    response = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(**{name: many}))
+    assert (response.refusal, response.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
 
 
 @pytest.mark.parametrize(
@@ -226,13 +227,12 @@ async def test_too_many_entries_are_one_issue(api: Management, name: str) -> Non
         "Webhook-Anything",
     ],
 )  # fmt: skip
-async def test_reserved_headers(api: Management, name: str) -> None:
-    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(custom_headers={name: "x"}))
-    assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/custom_headers/{name}"])
+async def test_reserved_headers_are_rejected(api: Management, name: str) -> None:
+    response = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(custom_headers={name: "x"}))
+    assert (response.refusal, response.pointers) == (INVALID, [f"{ATTRIBUTES}/custom_headers/{name}"])
 
 
-async def test_the_longest_of_everything(api: Management) -> None:
-    """20 headers of 128 and 4096 characters, a description of 512, secrets of 8 and 64, a URL of 2048."""
+async def test_values_of_maximum_length_are_accepted(api: Management) -> None:
     url = "https://receiver.example/".ljust(2048, "a")
     headers = {f"x-{number}".ljust(128, "n"): "v" for number in range(19)} | {"x": "v" * 4096}
     for secret in ("12345678", "s" * 64):
@@ -243,12 +243,11 @@ async def test_the_longest_of_everything(api: Management) -> None:
         assert made["attributes"]["description"] == "\U0001f4e3" * 512
 
 
-async def test_a_scope_is_full_at_50(api: Management) -> None:
-    """A scope has at most 50 endpoints; another scope is not affected (limits)."""
+async def test_scope_has_at_most_50_endpoints(api: Management) -> None:
     for _ in range(MAX_ENDPOINTS):
         await api.create()
-    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint())
-    assert answer.refusal == (409, "conflict.endpoint.limit")
+    response = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint())
+    assert response.refusal == (409, "conflict.endpoint.limit")
     await api.create(SCOPES[1])
 
 
@@ -261,12 +260,11 @@ async def test_a_scope_is_full_at_50(api: Management) -> None:
         b'{"data":{"type":"endpoint","attributes":{"a\\u0000":1}}}',
     ],
 )  # fmt: skip
-async def test_bodies_that_are_not_a_document_are_refused(api: Management, body: bytes) -> None:
-    """Bad JSON and other shapes are 400 with issues (errors)."""
+async def test_malformed_bodies_are_rejected(api: Management, body: bytes) -> None:
     headers = {"content-type": "application/json"}
-    answer = await api.send("POST", f"{ORGANIZATION}/endpoints", body, headers=headers)
-    assert answer.refusal == INVALID
-    assert answer.pointers
+    response = await api.send("POST", f"{ORGANIZATION}/endpoints", body, headers=headers)
+    assert response.refusal == INVALID
+    assert response.pointers
 
 
 # ---------------------------------------------------------------- url
@@ -283,57 +281,54 @@ async def test_bodies_that_are_not_a_document_are_refused(api: Management, body:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
-async def test_urls_that_are_invalid(api: Management, method: str, url: str) -> None:
-    await expect_url(api, method, url, "invalid")
+async def test_invalid_urls_are_rejected(api: Management, method: str, url: str) -> None:
+    await expect_rejection(api, method, url, "invalid")
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("name", ["inside", "mixed"])
-async def test_urls_that_lead_inside(api: Management, method: str, name: str) -> None:
-    """A URL any of whose addresses is reserved is refused (errors, url.reserved_address; section 4)."""
-    await expect_url(api, method, f"https://{name}.example/", "reserved_address")
+async def test_urls_with_reserved_addresses_are_rejected(api: Management, method: str, name: str) -> None:
+    """A host with one reserved address among others is rejected too."""
+    await expect_rejection(api, method, f"https://{name}.example/", "reserved_address")
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("name", ["nowhere", "unknown"])
-async def test_urls_that_do_not_resolve(api: Management, method: str, name: str) -> None:
-    await expect_url(api, method, f"https://{name}.example/", "unresolvable")
+async def test_unresolvable_urls_are_rejected(api: Management, method: str, name: str) -> None:
+    await expect_rejection(api, method, f"https://{name}.example/", "unresolvable")
 
 
 @pytest.mark.time_limit(20)
-async def test_names_that_are_never_answered(api: Management) -> None:
-    """A look-up has a few seconds, then the name counts as one that does not resolve (part 3)."""
-    await expect_url(api, "POST", "https://slow.example/", "unresolvable")
+async def test_url_is_rejected_when_its_lookup_times_out(api: Management) -> None:
+    await expect_rejection(api, "POST", "https://slow.example/", "unresolvable")
 
 
-async def expect_url(api: Management, method: str, url: str, reason: str) -> None:
-    """Send a URL and expect its refusal."""
+async def expect_rejection(api: Management, method: str, url: str, reason: str) -> None:
+    """Send a URL and expect an error."""
     made = await api.create()
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     if method == "POST":
-        answer = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(url=url))
+        response = await api.send("POST", f"{ORGANIZATION}/endpoints", endpoint(url=url))
     else:
-        answer = await api.send("PATCH", one, document("endpoint", url=url))
-    assert answer.refusal == (400, f"bad_request.endpoint.url.{reason}")
-    assert answer.pointers == [f"{ATTRIBUTES}/url"]
+        response = await api.send("PATCH", one, document("endpoint", url=url))
+    assert response.refusal == (400, f"bad_request.endpoint.url.{reason}")
+    assert response.pointers == [f"{ATTRIBUTES}/url"]
     assert (await api.send("GET", f"{ORGANIZATION}/endpoints")).data == [made]
 
 
-async def test_urls_that_are_too_long(api: Management) -> None:
-    """A URL has at most 2048 characters (limits)."""
-    answer = await api.send(
+async def test_urls_over_2048_characters_are_rejected(api: Management) -> None:
+    response = await api.send(
         "POST", f"{ORGANIZATION}/endpoints", endpoint(url="https://receiver.example/".ljust(2049, "a"))
     )
-    assert answer.refusal[0] == 400
-    assert answer.pointers == [f"{ATTRIBUTES}/url"]
+    assert response.refusal[0] == 400
+    assert response.pointers == [f"{ATTRIBUTES}/url"]
 
 
 # ---------------------------------------------------------------- list
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_pages_lead_to_each_other(api: Management, scope: str) -> None:
-    """Operation 1: oldest first, with links to the other pages; following them visits each record once."""
+async def test_page_links_visit_each_endpoint_once(api: Management, scope: str) -> None:
     made = [(await api.create(scope))["id"] for _ in range(5)]
     await api.create(SCOPES[1 - SCOPES.index(scope)])
     page = await api.send("GET", f"{scope}/endpoints?page[limit]=2")
@@ -343,23 +338,23 @@ async def test_pages_lead_to_each_other(api: Management, scope: str) -> None:
         "next": f"{scope}/endpoints?page[limit]=2&page[offset]=2",
         "last": f"{scope}/endpoints?page[limit]=2&page[offset]=4",
     }
-    found = []
+    forward = []
     while True:
-        found += [one["id"] for one in page.data]
+        forward += [one["id"] for one in page.data]
         if page.body["links"]["next"] is None:
             break
         page = await api.send("GET", page.body["links"]["next"])
-    assert found == made
-    back: list[str] = []
+    assert forward == made
+    backward: list[str] = []
     while True:
-        back = [one["id"] for one in page.data] + back
+        backward = [one["id"] for one in page.data] + backward
         if page.body["links"]["prev"] is None:
             break
         page = await api.send("GET", page.body["links"]["prev"])
-    assert back == made
+    assert backward == made
 
 
-async def test_a_page_has_20_records_by_default(api: Management) -> None:
+async def test_page_has_20_records_by_default(api: Management) -> None:
     for _ in range(21):
         await api.create()
     assert len((await api.send("GET", f"{ORGANIZATION}/endpoints")).data) == 20
@@ -367,7 +362,7 @@ async def test_a_page_has_20_records_by_default(api: Management) -> None:
     assert len(whole.data) == 21
 
 
-async def test_a_page_beyond_the_end_is_empty_and_leads_back(api: Management) -> None:
+async def test_page_beyond_the_end_is_empty_and_links_back(api: Management) -> None:
     await api.create()
     page = await api.send("GET", f"{ORGANIZATION}/endpoints?page[offset]=7&page[limit]=3")
     assert page.data == []
@@ -386,17 +381,16 @@ async def test_a_page_beyond_the_end_is_empty_and_leads_back(api: Management) ->
         ("page[limit]=1&page[limit]=2", "page[limit]"), ("limit=1", "limit"), ("page[size]=1", "page[size]"),
     ],
 )  # fmt: skip
-async def test_pages_that_are_refused(api: Management, query: str, parameter: str) -> None:
-    answer = await api.send("GET", f"{ORGANIZATION}/endpoints?{query}")
-    assert (answer.refusal, answer.pointers) == (INVALID, [parameter])
+async def test_invalid_pages_are_rejected(api: Management, query: str, parameter: str) -> None:
+    response = await api.send("GET", f"{ORGANIZATION}/endpoints?{query}")
+    assert (response.refusal, response.pointers) == (INVALID, [parameter])
 
 
 # ---------------------------------------------------------------- change
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_change_leaves_what_is_absent(api: Management, scope: str) -> None:
-    """Operation 5: absent means unchanged; ``event_types`` replaces the list (rules)."""
+async def test_change_preserves_absent_attributes(api: Management, scope: str) -> None:
     made = await api.create(
         scope, custom_headers={"X-A": "1"}, description="first", event_types=[{"type": "v1.project.paused"}]
     )
@@ -420,18 +414,17 @@ async def test_a_change_leaves_what_is_absent(api: Management, scope: str) -> No
     assert nothing.data == (await api.send("GET", one)).data
 
 
-async def test_null_headers_empty_them(api: Management) -> None:
-    """``custom_headers`` null on write means ``{}``, other nulls are refused (endpoint attributes)."""
+async def test_null_headers_remove_all_headers(api: Management) -> None:
     made = await api.create(custom_headers={"X-A": "1"})
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     changed = await api.send("PATCH", one, document("endpoint", custom_headers=None))
     assert changed.data["attributes"]["custom_headers"] == {}
     for name in ("url", "event_types", "signing_secret", "enabled"):
-        answer = await api.send("PATCH", one, document("endpoint", **{name: None}))
-        assert (answer.refusal, answer.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
+        response = await api.send("PATCH", one, document("endpoint", **{name: None}))
+        assert (response.refusal, response.pointers) == (INVALID, [f"{ATTRIBUTES}/{name}"])
 
 
-async def test_a_new_secret_signs_what_is_pending(api: Management) -> None:
+async def test_new_secret_signs_pending_deliveries(api: Management) -> None:
     made = await api.create()
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     await api.send("POST", f"{one}/test")
@@ -445,8 +438,9 @@ async def test_a_new_secret_signs_what_is_pending(api: Management) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_a_deleted_endpoint_is_shown_once_more(api: Management, scope: str) -> None:
-    """Operation 6: 200 with the deleted record, then 404; its deliveries are gone."""
+async def test_deleting_an_endpoint_returns_it_and_deletes_its_deliveries(
+    api: Management, scope: str
+) -> None:
     delivery = await api.delivery(scope)
     attributes = (await api.send("GET", f"{scope}/deliveries/{delivery}")).data["attributes"]
     one = f"{scope}/endpoints/{attributes['endpoint_id']}"
@@ -459,23 +453,23 @@ async def test_a_deleted_endpoint_is_shown_once_more(api: Management, scope: str
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-async def test_all_endpoints_of_a_scope_are_deleted(api: Management, scope: str) -> None:
-    """Operation 3: 200 with every deleted record; other scopes keep theirs."""
+async def test_deleting_all_endpoints_affects_only_one_scope(api: Management, scope: str) -> None:
     other = SCOPES[1 - SCOPES.index(scope)]
-    kept = await api.create(other)
+    remaining = await api.create(other)
     made = [await api.create(scope) for _ in range(3)]
     assert (await api.send("DELETE", f"{scope}/endpoints")).data == made
     assert (await api.send("DELETE", f"{scope}/endpoints")).data == []
-    assert (await api.send("GET", f"{other}/endpoints")).data == [kept]
+    assert (await api.send("GET", f"{other}/endpoints")).data == [remaining]
 
 
 @pytest.mark.parametrize("identifier", ["1", "x", NO_SUCH, NO_SUCH.replace("-", ""), "%00x", "{}"])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-async def test_absent_and_malformed_identifiers(api: Management, method: str, identifier: str) -> None:
-    """No such endpoint and a malformed identifier are 404 alike (errors)."""
+async def test_absent_and_malformed_identifiers_are_not_found(
+    api: Management, method: str, identifier: str
+) -> None:
     sent = document("endpoint", enabled=False) if method == "PATCH" else None
-    answer = await api.send(method, f"{ORGANIZATION}/endpoints/{identifier}", sent)
+    response = await api.send(method, f"{ORGANIZATION}/endpoints/{identifier}", sent)
     if identifier == "%00x":
-        assert answer.refusal == (400, "bad_request")
+        assert response.refusal == (400, "bad_request")
     else:
-        assert answer.refusal == ABSENT
+        assert response.refusal == ABSENT

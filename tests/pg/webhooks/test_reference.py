@@ -58,7 +58,6 @@ class Platform:
 
     :ivar url: URL of the receiver.
     :ivar notified_channels: channels that have received a notification.
-
     """
 
     def __init__(self, reactor: Any, api: Management, world: World) -> None:
@@ -73,10 +72,9 @@ class Platform:
     async def deliver(
         self, now: Callable[[], float] = lambda: 1.0, *, names: Any = None, rules: Webhooks = QUICK
     ) -> Dispatcher:
-        """Start to deliver, as a daemon does.
+        """Start a dispatcher, as a daemon does.
 
         :param now: wall clock for signatures.
-
         """
         uri = self.api.database.uri
         pool = Pool(self._reactor, uri, size=2)
@@ -347,7 +345,7 @@ async def test_endpoint_deleted_during_an_attempt_leaves_no_rows(
         assert platform.api.database.execute(f"select count(*) from webhooks.{table}") == [(0,)], table
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 @pytest.mark.parametrize(
     ("change", "sent", "status"),
     [
@@ -364,13 +362,13 @@ async def test_endpoint_change_applies_to_claimed_attempts(
     """40 of 80 attempts are in flight or done when the endpoint changes. The rest are already claimed."""
     pending_requests: list[Received] = []
 
-    def answer(request: Received) -> None:
+    def respond(request: Received) -> None:
         if len(platform.receiver.received) == 40:
             pending_requests.append(request)
         else:
             request.connection.write(OK)
 
-    platform.receiver.answer = answer
+    platform.receiver.answer = respond
     made = await platform.api.create(url=platform.url, signing_secret="the old secret")
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     await platform.deliver(rules=Webhooks(retry_waits=(), timeout=60.0, concurrency_per_host=1))
@@ -429,9 +427,9 @@ async def test_rejected_change_has_no_effect(platform: Platform, url: str, code:
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     before = (await platform.api.send("GET", one)).data
     change = document("endpoint", url=url, description="new", enabled=False)
-    answer = await platform.api.send("PATCH", one, change)
-    assert answer.refusal == (400, f"bad_request.endpoint.url.{code}")
-    assert answer.pointers == ["/data/attributes/url"]
+    response = await platform.api.send("PATCH", one, change)
+    assert response.refusal == (400, f"bad_request.endpoint.url.{code}")
+    assert response.pointers == ["/data/attributes/url"]
     assert (await platform.api.send("GET", one)).data == before
 
 
@@ -591,8 +589,8 @@ async def test_test_event_is_signed_marked_and_not_retried(platform: Platform, s
     [record] = (await platform.api.send("GET", f"{scope}/deliveries")).data
     assert (record["attributes"]["status"], record["attributes"]["trigger"]) == (Status.FAILED, "test")
     [request] = platform.receiver.received
-    came = json.loads(request.body)
-    assert came["id"] == accepted.data["id"] == request.headers["webhook-id"]
-    assert (came["type"], came["payload"]["is_test"]) == (PAUSED, True)
+    body = json.loads(request.body)
+    assert body["id"] == accepted.data["id"] == request.headers["webhook-id"]
+    assert (body["type"], body["payload"]["is_test"]) == (PAUSED, True)
     stamp, signature = int(request.headers["webhook-timestamp"]), request.headers["webhook-signature"]
-    assert verify(SECRET, came["id"], stamp, request.body, signature)
+    assert verify(SECRET, body["id"], stamp, request.body, signature)

@@ -246,16 +246,16 @@ async def test_endpoint_with_many_rows_is_deleted_immediately(
         assert await store.endpoints.delete(ACME, endpoint.id) == endpoint
     [(left,)] = database.execute("select count(*) from webhooks.delivery")
     assert left >= DELETE_BATCH
-    kept = others[1:] if everything else others
+    remaining = others[1:] if everything else others
     page = await store.history.page(ACME, None, ALL, Cursor())
-    assert [one.endpoint_id for one in page.deliveries] == [one.id for one in kept if one.scope == ACME]
+    assert [one.endpoint_id for one in page.deliveries] == [one.id for one in remaining if one.scope == ACME]
     assert await store.history.read(ACME, UUID(record)) is None
     assert await store.history.statistics(ACME, None, None) == ()
     assert await store.manual_deliveries.retry(ACME, UUID(record)) == Refused(RefusalReason.NOT_FOUND)
-    assert {work.endpoint_id for work in await claim(store)} <= {one.id for one in kept}
+    assert {work.endpoint_id for work in await claim(store)} <= {one.id for one in remaining}
     store.upkeep._batch_size = 700
     assert (await store.upkeep.run()).removed > left
-    for table, left_in in (("delivery", []), ("due", kept), ("event", kept)):
+    for table, left_in in (("delivery", []), ("due", remaining), ("event", remaining)):
         rows = database.execute(f"select distinct endpoint_id::text from webhooks.{table}")
         assert {UUID(identifier) for (identifier,) in rows} == {one.id for one in left_in}, table
     assert (await store.upkeep.run()).removed == 0

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import psycopg2
 import pytest
+from dataapi.settings import Settings
 from dataapi.webhooks.catalogue import BadPayload
 from dataapi.webhooks.model import NewEvent, Scope
 from dataapi.webhooks.plugins import SourcePublisher, installed_catalogue
@@ -19,6 +20,7 @@ from support.clocks import FOR_EVER
 from support.daemon import wait_for
 from support.webhooks import (
     ACME,
+    MEMBER,
     PAUSED,
     PROJECT,
     REF,
@@ -27,6 +29,7 @@ from support.webhooks import (
     migrated,
     publish,
 )
+from twisted.internet.task import Clock
 from twisted.internet.threads import deferToThread
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ class App:
         database.execute(f"create role {self.role} login")
 
     def allow_publishing(self) -> None:
-        """Grant what the comment on the function says."""
+        """Grant the privileges that the comment on the function lists."""
         self._database.execute(
             f"grant usage on schema webhooks to {self.role};"
             f"grant execute on function webhooks.publish to {self.role}"
@@ -75,7 +78,7 @@ class App:
 
 @pytest.fixture
 def app(database: Database) -> Iterator[App]:
-    """Return a role of this test's own."""
+    """Return a role for this test."""
     made = App(database)
     yield made
     made.remove()
@@ -343,15 +346,15 @@ async def test_publishers_cannot_set_is_test(database: Database, pool: Pool, val
     store = await migrated(database, pool)
     await add_endpoint(store)
     payload = f'{{"is_test": {value}}}'
-    with pytest.raises(psycopg2.DatabaseError, match="cannot have is_test: the service marks") as refused:
+    with pytest.raises(psycopg2.DatabaseError, match="must not contain is_test: the service") as refused:
         database.execute(PUBLISH, (PAUSED, "acme", REF, payload, "k"))
     assert refused.value.pgcode == PublishProblem.RESERVED_NAME
     with pytest.raises(CannotPublish) as caught:
         await publish(store, **json.loads(payload))
     assert caught.value.problem is PublishProblem.RESERVED_NAME
-    source = SourcePublisher(store.publisher, installed_catalogue)
+    source = SourcePublisher(store.publisher, installed_catalogue, Settings(projects=()), Clock())
     with pytest.raises((CannotPublish, BadPayload), match="is_test"):
-        await source.publish(JOINED, "acme", None, json.loads(payload), "k")
+        await source.publish(JOINED, "acme", None, {"member": MEMBER, **json.loads(payload)}, "k")
     assert counts(database) == (0, 0, 0)
     await publish(store, inner={"is_test": True})
     assert counts(database) == (1, 1, 1)
@@ -397,7 +400,7 @@ async def test_versions_of_an_event_are_sent_in_parallel(database: Database, poo
     assert len(works) == 5
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 async def test_commit_notifies_the_daemons(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
     with closing(psycopg2.connect(database.uri)) as connection, connection.cursor() as cursor:
@@ -413,7 +416,7 @@ async def test_commit_notifies_the_daemons(database: Database, pool: Pool) -> No
         assert [(one.channel, one.payload) for one in connection.notifies] == [("webhooks", "")]
 
 
-@pytest.mark.direct("a pooler passes no notifications on")
+@pytest.mark.direct("a pooler forwards no notifications")
 async def test_only_one_open_transaction_notifies(database: Database, pool: Pool) -> None:
     """NOTIFY serializes commits. Events without a notification are found by polling."""
     store = await migrated(database, pool)

@@ -59,7 +59,7 @@ async def list_ids(store: Store, scope: Scope = ACME, size: int = 100, **wanted:
 
 
 def age(database: Database, days: float) -> None:
-    """Make everything recorded, due and raised older by a number of days."""
+    """Age all deliveries, due attempts and events by a number of days."""
     passed = f"interval '{days} days'"
     older = (
         f"(left(replace(webhooks.uuid_floor(webhooks.uuid_time(%s) - {passed})::text, '-', ''), 12)"
@@ -93,8 +93,8 @@ async def test_deliveries_are_paged_newest_first(database: Database, pool: Pool)
     assert everything == sorted(everything, reverse=True)
 
     async def page(cursor: Cursor) -> tuple[list[UUID], bool, bool]:
-        found = await store.history.page(ACME, endpoint.id, ALL, cursor)
-        return [record.id for record in found.deliveries], found.newer, found.older
+        result = await store.history.page(ACME, endpoint.id, ALL, cursor)
+        return [record.id for record in result.deliveries], result.newer, result.older
 
     assert await page(Cursor(3)) == (everything[:3], False, True)
     assert await page(Cursor(3, after=everything[2])) == (everything[3:6], True, True)
@@ -128,7 +128,6 @@ class Explained:
 
     :ivar passed_over: number of rows that a filter removed.
     :ivar pages: number of pages read.
-
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -138,13 +137,13 @@ class Explained:
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Explain a statement and return no rows."""
-        [(found,)] = await self._pool.fetch(f"explain (analyze, buffers, format json) {text}", values)
-        waiting = [json.loads(bytes(found))[0]["Plan"]]
-        self.pages += waiting[0]["Shared Hit Blocks"] + waiting[0]["Shared Read Blocks"]
-        while waiting:
-            node = waiting.pop()
+        [(plan,)] = await self._pool.fetch(f"explain (analyze, buffers, format json) {text}", values)
+        nodes = [json.loads(bytes(plan))[0]["Plan"]]
+        self.pages += nodes[0]["Shared Hit Blocks"] + nodes[0]["Shared Read Blocks"]
+        while nodes:
+            node = nodes.pop()
             self.passed_over += node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
-            waiting += node.get("Plans", [])
+            nodes += node.get("Plans", [])
         return []
 
 
@@ -238,8 +237,8 @@ async def test_deliveries_belong_to_their_endpoints_scope(database: Database, po
         (Scope("other"), ours),
         (Scope("other", REF), ours),
     ):
-        found = await store.history.read(scope, identifier)
-        assert (found is None) == (scope != PROJECT)
+        record = await store.history.read(scope, identifier)
+        assert (record is None) == (scope != PROJECT)
         assert await store.manual_deliveries.retry(scope, identifier) == Refused(RefusalReason.NOT_FOUND)
     assert await store.history.read(PROJECT, ours) is not None
 
@@ -252,10 +251,10 @@ async def test_delivery_is_read_with_its_event(database: Database, pool: Pool) -
     pending = await store.history.read(ACME, work.claim.delivery_id)
     finished = success(work, response_headers=(("X", "y"),), response_body="done")
     await store.queue.finish([finished])
-    found = await store.history.read(ACME, work.claim.delivery_id)
-    assert found is not None
+    delivery = await store.history.read(ACME, work.claim.delivery_id)
+    assert delivery is not None
     assert pending is not None
-    record, event = found
+    record, event = delivery
     assert (pending[0].id, pending[0].status, pending[1]) == (record.id, Status.PENDING, event)
     assert work.body is not None
     sent = json.loads(work.body)
@@ -315,9 +314,9 @@ async def test_retried_event_outlives_its_first_delivery(database: Database, poo
     age(database, 13.5)
     assert (await store.upkeep.run()).events == 1
     [still] = await list_ids(store)
-    found = await store.history.read(ACME, still)
-    assert found is not None
-    assert (found[0].trigger, found[1].type) == (Trigger.MANUAL, PAUSED)
+    delivery = await store.history.read(ACME, still)
+    assert delivery is not None
+    assert (delivery[0].trigger, delivery[1].type) == (Trigger.MANUAL, PAUSED)
     age(database, 2)
     assert (await store.upkeep.run()).events == 1
     assert await list_ids(store) == []
@@ -337,9 +336,9 @@ async def test_event_outlives_attempts_delayed_by_an_outage(
     age(database, 13.9)
     assert (await store.upkeep.run()).events == 0
     [identifier] = await list_ids(store)
-    found = await store.history.read(ACME, identifier)
-    assert found is not None
-    assert found[0].attempt_number == 2
+    delivery = await store.history.read(ACME, identifier)
+    assert delivery is not None
+    assert delivery[0].attempt_number == 2
 
 
 async def test_test_event_is_marked(database: Database, pool: Pool) -> None:
@@ -416,9 +415,9 @@ async def test_recovery_retries_finally_failed_deliveries_in_a_range(database: D
     endpoint = await add_endpoint(store)
     for _ in range(5):
         await publish(store)
-    lost, found, trying, good, _open = await claim(store)
-    await store.queue.finish([failure(lost), failure(found), failure(trying, 100), success(good)])
-    await store.manual_deliveries.retry(ACME, found.claim.delivery_id)
+    lost, repaired, trying, good, _open = await claim(store)
+    await store.queue.finish([failure(lost), failure(repaired), failure(trying, 100), success(good)])
+    await store.manual_deliveries.retry(ACME, repaired.claim.delivery_id)
     [retried] = await claim(store)
     await store.queue.finish([success(retried)])
     now = datetime.now(UTC)
@@ -442,8 +441,8 @@ async def test_recovery_skips_events_delivered_days_later(database: Database, po
     endpoint = await add_endpoint(store)
     for _ in range(2):
         await publish(store)
-    lost, found = await claim(store)
-    await store.queue.finish([failure(lost), failure(found)])
+    lost, repaired = await claim(store)
+    await store.queue.finish([failure(lost), failure(repaired)])
     age(database, 3)
     [(failed,)] = database.execute("select id from webhooks.delivery order by event_id desc limit 1")
     await store.manual_deliveries.retry(ACME, UUID(failed))
@@ -474,8 +473,8 @@ async def test_upkeep_drops_expired_partitions_and_keeps_queued_events(
     assert await store.queue.finish([failure(late, 0.0)]) == {late.claim.delivery_id}
     [second] = await claim(store)
     await store.queue.finish([success(second)])
-    kept = await store.upkeep.run()
-    assert kept.dropped >= 1
+    result = await store.upkeep.run()
+    assert result.dropped >= 1
     assert await list_ids(store) == [second.claim.delivery_id]
     assert (await store.history.page(ACME, endpoint.id, ALL, Cursor())).deliveries[0].status is Status.SUCCESS
     assert await store.history.read(ACME, second.claim.delivery_id) is not None
@@ -483,8 +482,8 @@ async def test_upkeep_drops_expired_partitions_and_keeps_queued_events(
 
 async def test_upkeep_creates_partitions_ahead_of_time(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
-    kept = await store.upkeep.run()
-    assert (kept.created, kept.dropped, kept.events, kept.keys) == (0, 0, 0, 0)
+    result = await store.upkeep.run()
+    assert (result.created, result.dropped, result.events, result.keys) == (0, 0, 0, 0)
     [(last,)] = database.execute(
         "select max(inhrelid::regclass::text) from pg_inherits "
         "where inhparent = 'webhooks.delivery'::regclass"
@@ -515,14 +514,14 @@ async def test_locked_partition_does_not_prevent_new_partitions(database: Databa
     try:
         with reader.cursor() as cursor:
             cursor.execute("select count(*) from webhooks.delivery_20200101")
-        kept = await store.upkeep.run()
+        result = await store.upkeep.run()
         # A session that is merely closed may hold its locks for a moment longer.
         reader.rollback()
     finally:
         reader.close()
-    assert (kept.created, kept.dropped) == (1, 2)
-    kept = await store.upkeep.run()
-    assert (kept.created, kept.dropped) == (0, 1)
+    assert (result.created, result.dropped) == (1, 2)
+    result = await store.upkeep.run()
+    assert (result.created, result.dropped) == (0, 1)
 
 
 async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Pool) -> None:
@@ -577,9 +576,9 @@ async def test_statistics_match_the_recorded_attempts(database: Database, pool: 
             attempts[key].append((attempt[0], attempt[1]))
 
     def counted(day: Any, endpoint: UUID | None) -> DailyStatistics:
-        found = attempts[day, endpoint]
-        numbers = Counter(status for status, _ in found)
-        times = sorted(duration for _, duration in found if duration is not None)
+        day_attempts = attempts[day, endpoint]
+        numbers = Counter(status for status, _ in day_attempts)
+        times = sorted(duration for _, duration in day_attempts if duration is not None)
         ranks = (-(-len(times) * part // 100) - 1 for part in (50, 95))
         return DailyStatistics(
             day,
@@ -598,7 +597,6 @@ async def test_concurrent_statistics_requests_use_one_connection() -> None:
 
     class Slow:
         async def fetch(self, _text: str, _values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-            """Explain a statement and return no rows."""
             requested.append(defer.Deferred())
             rows: list[tuple[Any, ...]] = await requested[-1]
             return rows

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dataapi.database.pool import Pool
     from support.postgres import Database
 
+pytestmark = pytest.mark.empty_database
+
 ONE = SchemaMigration(1, "one", "create table webhooks.one (id int); select '100%', '$1'")
 TWO = SchemaMigration(2, "two", "create table webhooks.two (id int)")
 BROKEN = SchemaMigration(3, "broken", "create table webhooks.three (id int); select 1 / 0")

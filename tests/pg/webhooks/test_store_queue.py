@@ -170,7 +170,7 @@ async def test_claimed_attempt_is_skipped_after_a_manual_success(
 
 
 async def retry_successfully(store: Store, automatic: DueWork) -> None:
-    """Retry a delivery manually, with success."""
+    """Retry a delivery manually and successfully."""
     await store.manual_deliveries.retry(ACME, automatic.claim.delivery_id)
     [manual] = await claim(store)
     assert (manual.event_id, manual.trigger) == (automatic.event_id, Trigger.MANUAL)
@@ -387,7 +387,7 @@ async def test_statistics_of_a_long_queue_are_sampled(database: Database, pool: 
         "update pg_class set reltuples = %s where oid = 'webhooks.due'::regclass", (10 * ROWS_SAMPLED,)
     )
     read = await store.queue.statistics()
-    # About 25 of 250 pages are read. 8 or 60 are too unlikely to happen.
+    # About 25 of 250 pages are read. Fewer than 8 or more than 60 are practically impossible.
     assert 6_000 < read.waiting < 50_000
     assert read.waiting % 10 == read.ready % 10 == read.leased % 10 == 0
     assert read.ready == pytest.approx(read.waiting / 4, rel=0.1)
@@ -455,7 +455,7 @@ def terminate(database: Database, session: Any) -> None:
 
 
 async def expire_session_grace(pool: Pool) -> None:
-    """Let the time pass that a dispatcher has to reconnect."""
+    """Expire the time in which a dispatcher may reconnect."""
     await pool.fetch(
         "update webhooks.dispatcher set missing_since = missing_since - $1 * interval '1 s'", (SESSION_GRACE,)
     )

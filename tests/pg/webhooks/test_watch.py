@@ -98,8 +98,8 @@ async def test_event_contains_old_and_new_row(shop: Shop) -> None:
     shop.execute("""delete from shop."Order" """, "anon")
     first = {"id": 1, "total": 1.5, "notes": {"a": [1]}, "tenant": None, "project": None}
     second = {**first, "total": 2}
-    found = await shop.payloads()
-    assert found[0] == {
+    payloads = await shop.payloads()
+    assert payloads[0] == {
         "type": ORDER,
         "organization_slug": "acme",
         "project_ref": None,
@@ -111,7 +111,7 @@ async def test_event_contains_old_and_new_row(shop: Shop) -> None:
         "new": first,
         "truncated": False,
     }
-    changes = [(one["operation"], one["old"], one["new"]) for one in found]
+    changes = [(one["operation"], one["old"], one["new"]) for one in payloads]
     assert changes == [("insert", None, first), ("update", first, second), ("delete", second, None)]
 
 
@@ -189,8 +189,8 @@ async def test_scope_can_come_from_columns(shop: Shop, database: Database) -> No
         (1, 'acme', null), (2, null, '{REF}'), (3, 'unknown', null), (4, 'denied', null), (5, null, null),
         (6, 'acme', 'unknown')""")
     shop.execute("""delete from shop."Order" where id = 2""")
-    found = [(one["organization_slug"], one["project_ref"], one["new"]) for one in await shop.payloads()]
-    assert found == [("acme", None, {"id": 1}), ("acme", REF, {"id": 2}), ("acme", REF, None)]
+    payloads = [(one["organization_slug"], one["project_ref"], one["new"]) for one in await shop.payloads()]
+    assert payloads == [("acme", None, {"id": 1}), ("acme", REF, {"id": 2}), ("acme", REF, None)]
 
 
 async def test_project_events_follow_the_project_to_its_new_organization(shop: Shop, store: Store) -> None:
@@ -252,13 +252,13 @@ async def test_partitioned_table_without_a_key_can_be_watched(shop: Shop) -> Non
         update shop.log set text = 'b';
         update shop.log set text = text;
         update shop.log set day = 1;""")
-    found = await shop.payloads()
-    assert {one["table"] for one in found} == {"log"}
-    all_columns = [(one["operation"], one["old"], one["new"]) for one in found if one["type"] == ORDER]
+    payloads = await shop.payloads()
+    assert {one["table"] for one in payloads} == {"log"}
+    all_columns = [(one["operation"], one["old"], one["new"]) for one in payloads if one["type"] == ORDER]
     a, b, moved = {"day": 2, "text": "a"}, {"day": 2, "text": "b"}, {"day": 1, "text": "b"}
     assert all_columns[:2] == [("insert", None, a), ("update", a, b)]
     assert sorted(all_columns[2:], key=str) == [("delete", b, None), ("insert", None, moved)]
-    named = [one["operation"] for one in found if one["type"] == TOTAL]
+    named = [one["operation"] for one in payloads if one["type"] == TOTAL]
     assert sorted(named) == ["delete", "insert", "insert", "update"]
 
 
@@ -309,23 +309,23 @@ async def test_special_characters_in_names_are_quoted(shop: Shop) -> None:
         ("null, 'true) or (true', organization => 'acme'", "syntax error"),
         ("null, 'select true', organization => 'acme'", "syntax error"),
         ("null, 'true limit 1', organization => 'acme'", "syntax error"),
-        ("array['id', null], organization => 'acme'", "columns have NULL"),
-        ("array['id', 'id'], organization => 'acme'", "columns name id twice"),
-        ("null, null, '{insert,insert}', organization => 'acme'", "operations name insert twice"),
-        ("null, null, '{insert,NULL}', organization => 'acme'", "operations have NULL"),
+        ("array['id', null], organization => 'acme'", "columns must not contain NULL"),
+        ("array['id', 'id'], organization => 'acme'", "columns contain id more than once"),
+        ("null, null, '{insert,insert}', organization => 'acme'", "operations contain insert more than once"),
+        ("null, null, '{insert,NULL}', organization => 'acme'", "operations must not contain NULL"),
         ("array['id); drop table shop.\"Order\"; --'], organization => 'acme'", "has no column id"),
         ("array['ctid'], organization => 'acme'", "has no column ctid"),
-        ("'{}', organization => 'acme'", "columns are not empty"),
-        ("null, null, '{truncate}', organization => 'acme'", "operations are insert, update and delete"),
+        ("'{}', organization => 'acme'", "columns must not be empty"),
+        ("null, null, '{truncate}', organization => 'acme'", "operations must be insert, update or delete"),
         ("organization => 'missing'", "there is no organization missing"),
         ("project => 'nothing'", "there is no project nothing"),
         ("organization => ''''", "there is no organization '"),
         ("organization_column => 'slug'", "has no column slug"),
         (
             "organization => 'acme', organization_column => 'tenant'",
-            "name an organization, a project or both",
+            "specify an organization, a project or both",
         ),
-        ("null", "name an organization, a project or both"),
+        ("null", "specify an organization, a project or both"),
     ],
 )
 async def test_invalid_watch_is_rejected(
@@ -350,7 +350,7 @@ async def test_only_the_owner_may_watch(shop: Shop, database: Database) -> None:
         "grant usage on schema webhooks to anon; grant execute on function webhooks.watch to anon"
     )
     database.execute("""grant trigger on shop."Order" to anon""")
-    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="only its owner may watch"):
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="only the owner of table"):
         shop.execute(watch, "anon")
     shop.watch()
     for text in (
@@ -375,7 +375,7 @@ async def test_only_the_owner_may_watch(shop: Shop, database: Database) -> None:
     database.execute(f"revoke execute on function webhooks.publish_row_changes from {shop.owner}")
     with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="grant execute on function"):
         shop.execute(watch, "postgres")
-    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="the tables of webhooks"):
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="tables in schema webhooks"):
         database.execute(f"select webhooks.watch('webhooks.event', '{ORDER}', organization => 'acme')")
 
 
@@ -403,10 +403,10 @@ async def test_statement_of_many_rows_publishes_each_change(shop: Shop, store: S
     shop.execute("""update shop."Order" set total = -total""")
     shop.execute("""delete from shop."Order" where id > 3""")
     works = sorted(await claim(store, 9000), key=lambda work: work.event_id)
-    found = [json.loads(work.body or b"{}")["payload"] for work in works]
-    updates = [(one["old"], one["new"]) for one in found if one["operation"] == "update"]
+    payloads = [json.loads(work.body or b"{}")["payload"] for work in works]
+    updates = [(one["old"], one["new"]) for one in payloads if one["operation"] == "update"]
     assert updates == [({"id": n, "total": n}, {"id": n, "total": -n}) for n in range(2, 2501, 2)]
-    deletes = [one["old"]["id"] for one in found if one["operation"] == "delete"]
+    deletes = [one["old"]["id"] for one in payloads if one["operation"] == "delete"]
     assert sorted(deletes) == list(range(4, 2501))
 
 
@@ -468,9 +468,9 @@ async def test_changes_by_foreign_keys_and_triggers_are_published(shop: Shop) ->
         ("{'id': 4, 'parent': 2}", "{'id': 4, 'parent': 20}"),
     ]
     shop.execute("delete from shop.tree where id = 20")
-    found = await shop.changes()
-    assert sorted(old["id"] for _, old, _ in found if "id" in old) == [4, 5, 20]
-    leaves = sorted((old["tree"] or 0, new["tree"] or 0) for _, old, new in found if "tree" in old)
+    changes = await shop.changes()
+    assert sorted(old["id"] for _, old, _ in changes if "id" in old) == [4, 5, 20]
+    leaves = sorted((old["tree"] or 0, new["tree"] or 0) for _, old, new in changes if "tree" in old)
     assert leaves == [(0, 3), (0, 3), (5, 0), (5, 0)]
 
 
@@ -498,8 +498,8 @@ async def test_direct_writes_to_a_partition_are_published(shop: Shop) -> None:
     shop.execute(f"select webhooks.watch('shop.log', '{ORDER}', organization => 'acme')")
     shop.execute(f"select webhooks.watch('shop.log1', '{TOTAL}', organization => 'acme')")
     shop.execute("insert into shop.log1 values (1, 'a'); insert into shop.log values (1, 'b')")
-    found = sorted((one["new"]["text"], one["type"], one["table"]) for one in await shop.payloads())
-    assert found == [(text, kind, "log") for text in "ab" for kind in (ORDER, TOTAL)]
+    events = sorted((one["new"]["text"], one["type"], one["table"]) for one in await shop.payloads())
+    assert events == [(text, kind, "log") for text in "ab" for kind in (ORDER, TOTAL)]
 
 
 async def test_unwatching_a_partition_keeps_the_watch_of_its_table(shop: Shop) -> None:
@@ -535,8 +535,8 @@ async def test_child_tables_are_watched_separately(shop: Shop) -> None:
     shop.execute(f"select webhooks.watch('shop.log', '{ORDER}', organization => 'acme')")
     shop.execute(f"select webhooks.watch('shop.child', '{TOTAL}', organization => 'acme')")
     shop.execute("insert into shop.log values ('p'); update shop.log set text = text || '2'")
-    found = [(one["type"], one["operation"], one["new"]["text"]) for one in await shop.payloads()]
-    assert sorted(found) == [(ORDER, "insert", "p"), (ORDER, "update", "p2"), (TOTAL, "update", "c2")]
+    events = [(one["type"], one["operation"], one["new"]["text"]) for one in await shop.payloads()]
+    assert sorted(events) == [(ORDER, "insert", "p"), (ORDER, "update", "p2"), (TOTAL, "update", "c2")]
 
 
 async def test_watched_table_cannot_become_a_partition_or_child(shop: Shop) -> None:
@@ -592,8 +592,8 @@ async def test_condition_runs_with_the_privileges_of_the_owner(shop: Shop) -> No
     assert shop.execute(definition) == [(True,), (True,)]
     shop.watch("array['id'], 'shop.large(new.*)', '{insert,update}', organization => 'acme'", TOTAL)
     shop.execute("""insert into shop."Order" values (1, 10), (2, 20)""", "anon")
-    found = [(one["type"], one["new"]) for one in await shop.payloads()]
-    assert sorted(found, key=str) == [(ORDER, {"id": 2}), (TOTAL, {"id": 2})]
+    events = [(one["type"], one["new"]) for one in await shop.payloads()]
+    assert sorted(events, key=str) == [(ORDER, {"id": 2}), (TOTAL, {"id": 2})]
 
 
 async def test_moved_row_is_a_delete_for_the_old_scope_and_an_insert_for_the_new(
@@ -607,12 +607,12 @@ async def test_moved_row_is_a_delete_for_the_old_scope_and_an_insert_for_the_new
 
     async def seen_after(change: str) -> list[tuple[bool, Any, str, Any, Any]]:
         shop.execute(f"""update shop."Order" set {change}""")
-        found = []
+        events = []
         for work in await claim(store):
             one = json.loads(work.body or b"{}")["payload"]
             is_globex = work.endpoint_id == globex.id
-            found.append((is_globex, one["project_ref"], one["operation"], one["old"], one["new"]))
-        return sorted(found, key=str)
+            events.append((is_globex, one["project_ref"], one["operation"], one["old"], one["new"]))
+        return sorted(events, key=str)
 
     assert await seen_after("tenant = 'globex', total = 50 where id = 1") == [
         (False, None, "delete", {"id": 1, "total": 5}, None),
@@ -666,8 +666,8 @@ async def test_replicated_writes_are_published_only_with_always(shop: Shop) -> N
         """set session_replication_role = replica; insert into shop."Order" values (1)""", "postgres"
     )
     shop.execute("""insert into shop."Order" values (2)""")
-    found = [(one["type"], one["new"]["id"]) for one in await shop.payloads()]
-    assert sorted(found) == [(ORDER, 2), (TOTAL, 1), (TOTAL, 2)]
+    events = [(one["type"], one["new"]["id"]) for one in await shop.payloads()]
+    assert sorted(events) == [(ORDER, 2), (TOTAL, 1), (TOTAL, 2)]
 
 
 async def test_prepared_transaction_does_not_notify(shop: Shop, database: Database) -> None:

@@ -1,4 +1,4 @@
-"""Refreshing published keys, and using the old ones meanwhile."""
+"""Refresh of published keys. The old ones are used in the meantime."""
 
 from __future__ import annotations
 

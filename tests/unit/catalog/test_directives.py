@@ -141,6 +141,26 @@ def test_table_limits_the_rows_of_rest_responses() -> None:
 
 
 @pytest.mark.parametrize(
+    "value",
+    ["no-store", "public, max-age=60", "private,max-age=0, must-revalidate, stale-while-revalidate=5"],
+)
+def test_table_sets_the_caching_of_rest_responses(value: str) -> None:
+    assert table(f'@rest({{"cache_control": "{value}"}})') == (TableDirectives(rest_cache_control=value), [])
+
+
+@pytest.mark.parametrize(
+    "value", ['""', '"max-age"', '"max-age=1d"', '"no-store;"', '"private max-age=1"', '"a\\r\\nb: c"', "60"]
+)
+def test_invalid_caching_is_a_problem(value: str) -> None:
+    directives, [mistake] = table(f'@rest({{"cache_control": {value}}})')
+    assert directives is None
+    assert mistake == (
+        "@rest: cache_control must be a Cache-Control header of a response, "
+        'such as "private, max-age=60"; it is ignored'
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "mistake"),
     [
         ('@rest({"max_rows": 0})', "@rest: max_rows must be an integer"),
@@ -171,7 +191,7 @@ def test_invalid_rest_directive_is_a_problem(text: str, mistake: str) -> None:
     ],
 )
 def test_descriptions_omit_directives(text: str | None, words: str | None) -> None:
-    """Malformed directives remain visible, so that somebody notices them."""
+    """Malformed directives remain visible, so that users notice them."""
     assert without_directives(text) == words
 
 

@@ -115,7 +115,8 @@ class Bench:
     def succeed(self, comment: str | None = None) -> None:
         """Let the oldest load succeed."""
         schema = json.dumps([["1", "public", comment, None]])
-        self.loads.pop(0).callback([("server", json.dumps([["0", "0", False, None]])), ("schemas", schema)])
+        server = json.dumps([["0", "0", False, None, False]])
+        self.loads.pop(0).callback([("server", server), ("schemas", schema)])
 
     def fail(self, error: Exception = AWAY) -> None:
         """Let the oldest load fail."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WITHIN = 10.0
-"""Seconds after which work ends even if the test fails to end it."""
+"""Maximum duration of work that the test does not end, in seconds."""
 
 
 class Work:

@@ -1,4 +1,4 @@
-"""Documents made into ones that the validation rules accept: what is declared, renamed and left out."""
+"""Documents adapted for the validation rules: variable declarations, renamed variables and enum strings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ def _default(use: VariableUse, written: Any) -> ConstValueNode | None:
 
 
 def _uses(literal: Any) -> Iterator[VariableUse]:
-    """Yield the variables of a literal, or of the members of a mapping."""
     match literal:
         case VariableUse():
             yield literal
@@ -87,7 +86,7 @@ def _uses(literal: Any) -> Iterator[VariableUse]:
 
 
 class _Renaming(Visitor):
-    """Names variables as they are named in an adapted document's literals."""
+    """Renames variables as in an adapted document's literals."""
 
     def __init__(self, adapted: AdaptedDocument) -> None:
         super().__init__()
@@ -98,26 +97,26 @@ class _Renaming(Visitor):
         return None if name is None else VariableNode(name=NameNode(value=name))
 
 
-def declared(document: DocumentNode) -> DocumentNode:
-    """Return a document adapted, with the declarations that its operations' variables are judged by."""
+def with_declarations(document: DocumentNode) -> DocumentNode:
+    """Return an adapted document with the declarations of variables that the rules check."""
     written = {
         node.name.value if node.name else None: node.variable_definitions or ()
         for node in document.definitions
         if isinstance(node, OperationDefinitionNode)
     }
-    made = adapt(document, SCHEMA)
-    renamed: DocumentNode = visit(made.for_rules(), _Renaming(made))
+    result = adapt(document, SCHEMA)
+    renamed: DocumentNode = visit(result.for_rules(), _Renaming(result))
     return DocumentNode(
         definitions=tuple(
-            _with_declarations(node, made, written) if isinstance(node, OperationDefinitionNode) else node
+            _with_declarations(node, result, written) if isinstance(node, OperationDefinitionNode) else node
             for node in renamed.definitions
         )
     )
 
 
 def adapted(text: str) -> str:
-    """Return a document's text, adapted, in one line."""
-    return " ".join(print_ast(declared(parse(text))).split())
+    """Return the text of an adapted document in one line."""
+    return " ".join(print_ast(with_declarations(parse(text))).split())
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def adapted(text: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_variables_are_declared_by_their_places(written: str, expected: str) -> None:
+def test_variables_are_declared_with_the_types_of_their_uses(written: str, expected: str) -> None:
     assert adapted(written) == expected
 
 
@@ -178,11 +177,11 @@ def test_variables_are_declared_by_their_places(written: str, expected: str) -> 
         "query ($a: Int = 1, $f: Filter) { rows(first: $a, filter: $f) { ...f } } fragment f on Row { name }",
     ],
 )
-def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> None:
+def test_document_with_correct_declarations_is_unchanged(text: str) -> None:
     document = parse(text)
-    made = adapt(document, SCHEMA).for_rules()
+    result = adapt(document, SCHEMA).for_rules()
     assert adapted(text) == " ".join(print_ast(document).split())
-    assert made.definitions[0].selection_set is document.definitions[0].selection_set  # type: ignore[attr-defined]
+    assert result.definitions[0].selection_set is document.definitions[0].selection_set  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -197,12 +196,12 @@ def test_a_document_that_declares_its_places_types_stays_as_it_is(text: str) -> 
         "fragment f on Row { name }",
     ],
 )
-def test_what_the_schema_lacks_is_left_for_validation(text: str) -> None:
-    made = adapt(parse(text), SCHEMA).for_rules()
-    assert text.startswith("fragment") or validate(SCHEMA, made)
+def test_unknown_names_are_left_for_validation(text: str) -> None:
+    result = adapt(parse(text), SCHEMA).for_rules()
+    assert text.startswith("fragment") or validate(SCHEMA, result)
 
 
-def test_no_document_can_name_a_variable_of_a_second_type() -> None:
+def test_renamed_variables_cannot_clash_with_names_of_clients() -> None:
     name = "v:1"
     assert client_name(name) == "v"
     with pytest.raises(GraphQLError):
@@ -220,7 +219,7 @@ FILTERS = st.recursive(
 
 
 def literal(value: object) -> str:
-    """Write a filter as GraphQL."""
+    """Return a filter as a GraphQL literal."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {literal(inner)}" for name, inner in value.items()) + "}"
     return f"[{', '.join(map(literal, value))}]" if isinstance(value, list) else str(value)
@@ -232,7 +231,7 @@ def literal(value: object) -> str:
     fragment=FILTERS,
     spread=st.booleans(),
 )  # fmt: skip
-def test_whatever_is_declared_the_rules_accept_what_comes_out(
+def test_adapted_documents_are_valid_with_any_declarations(
     types: dict[str, str], filters: list[object], fragment: object, spread: bool
 ) -> None:
     variables = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
@@ -243,21 +242,21 @@ def test_whatever_is_declared_the_rules_accept_what_comes_out(
     text = f"query {f'({variables})' if variables else ''} {{ {rows} }} "
     text += f"fragment f on Row {{ rows(filter: {literal(fragment)}) {{ nodeId }} }}"
     rules = [rule for rule in specified_rules if rule is not VariablesInAllowedPositionRule]
-    assert validate(SCHEMA, declared(parse(text)), rules) == []
+    assert validate(SCHEMA, with_declarations(parse(text)), rules) == []
 
 
-def test_many_operations_that_share_many_variables_are_adapted_at_once() -> None:
+def test_many_operations_with_shared_variables_are_adapted_quickly() -> None:
     number = 400
     operations = " ".join(f"query q{n} {{ ...f0 }}" for n in range(number))
     fragments = " ".join(
         f"fragment f{n} on Query {{ ...f{n + 1} rows(first: $v{n}) {{ name }} }}" for n in range(number)
     )
     text = f"{operations} {fragments} fragment f{number} on Query {{ __typename }}"
-    made = adapt(parse(text), SCHEMA)
-    assert not any(getattr(node, "variable_definitions", ()) for node in made.document.definitions)
-    assert len(list(made.variables("q7"))) == number
+    result = adapt(parse(text), SCHEMA)
+    assert not any(getattr(node, "variable_definitions", ()) for node in result.document.definitions)
+    assert len(list(result.variables("q7"))) == number
 
 
-def test_a_variable_that_is_declared_twice_is_refused() -> None:
+def test_variable_declared_twice_is_rejected() -> None:
     with pytest.raises(GraphQLError, match=r"only one variable named '\$a'"):
         adapt(parse("query ($a: Int, $a: x) { rows(first: $a) { name } }"), SCHEMA)

@@ -1,4 +1,4 @@
-"""Persisted documents: which files give which documents, and which document a request means."""
+"""Persisted documents: reading files and finding a request's document."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def read(**files: Any) -> Documents:
 
 
 def problem(**files: Any) -> str:
-    [found] = read(**files).problems
-    return found
+    [only] = read(**files).problems
+    return only
 
 
-def refusal(request: GraphQLRequest, documents: Documents | None, *, only: bool = False) -> tuple[Any, ...]:
+def rejection(request: GraphQLRequest, documents: Documents | None, *, only: bool = False) -> tuple[Any, ...]:
     with pytest.raises(RequestRejected) as rejected:
         document_text(request, documents, only=only)
     [error] = rejected.value.errors
@@ -34,13 +34,13 @@ def refusal(request: GraphQLRequest, documents: Documents | None, *, only: bool 
     return error.message, (error.extensions or {})["code"]
 
 
-def test_a_file_is_known_by_its_name_and_its_hash() -> None:
-    found = read(a__graphql="{ a }")
-    assert found.find("a") == "{ a }"
+def test_document_is_found_by_file_name_and_by_hash() -> None:
+    documents = read(a__graphql="{ a }")
+    assert documents.find("a") == "{ a }"
     digest = hashlib.sha256(b"{ a }").hexdigest()
-    assert found.find(digest) == found.find(f"sha256:{digest}") == "{ a }"
-    assert found.find("b") is None
-    assert found.problems == []
+    assert documents.find(digest) == documents.find(f"sha256:{digest}") == "{ a }"
+    assert documents.find("b") is None
+    assert documents.problems == []
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_a_file_is_known_by_its_name_and_its_hash() -> None:
     ],
     ids=["Relay and urql", "Apollo"],
 )
-def test_manifests_of_the_clients_tools_are_read(manifest: Any) -> None:
-    found = read(manifest__json=manifest)
-    assert found.by_id == {"x": "{ a }", "y": "{ b }"}
-    assert found.problems == []
+def test_manifests_of_client_tools_are_read(manifest: Any) -> None:
+    documents = read(manifest__json=manifest)
+    assert documents.by_id == {"x": "{ a }", "y": "{ b }"}
+    assert documents.problems == []
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_manifests_of_the_clients_tools_are_read(manifest: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_operation_is_left_out(content: str, expected: str) -> None:
+def test_files_without_an_operation_are_skipped(content: str, expected: str) -> None:
     assert problem(broken__graphql=content).startswith(expected)
 
 
-def test_a_syntax_error_names_its_place() -> None:
+def test_syntax_error_contains_its_position() -> None:
     assert problem(a__graphql="{\n  a(\n}").endswith(" at line 3 column 1")
 
 
@@ -95,60 +95,58 @@ def test_a_syntax_error_names_its_place() -> None:
         ({"sha256:0": "{ a }"}, "m.json: document 'sha256:0' is skipped: its id is not the SHA-256 of"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_manifest_is_named(manifest: Any, expected: str) -> None:
+def test_invalid_manifest_is_explained(manifest: Any, expected: str) -> None:
     assert problem(m__json=manifest).startswith(expected)
 
 
-def test_files_that_cannot_be_read_are_named_and_leave_the_rest() -> None:
+def test_unreadable_files_are_reported_and_skipped() -> None:
     files: list[tuple[str, bytes | OSError]] = [
         ("a.graphql", b"\xff{ a }"),
         ("b.graphql", OSError(13, "Permission denied")),
         ("c.graphql", "\ufeff{ c }".encode()),
     ]
-    found = read_documents(files)
-    assert found.problems == [
+    documents = read_documents(files)
+    assert documents.problems == [
         "a.graphql: is not UTF-8: byte 1",
         "b.graphql: cannot be read: Permission denied",
     ]
-    assert found.by_id == {"c": "{ c }"}
+    assert documents.by_id == {"c": "{ c }"}
 
 
-def test_an_id_has_one_text() -> None:
-    found = read(a__graphql="{ a }", m__json={"a": "{ b }"}, n__json={"a": "{ a }"})
-    assert found.find("a") == "{ a }"
-    assert found.problems == ["m.json: document 'a' is skipped: another document has this id"]
+def test_duplicate_id_is_reported() -> None:
+    documents = read(a__graphql="{ a }", m__json={"a": "{ b }"}, n__json={"a": "{ a }"})
+    assert documents.find("a") == "{ a }"
+    assert documents.problems == ["m.json: document 'a' is skipped: another document has this id"]
 
 
-def test_a_text_is_left_alone_unless_only_documents_may_run() -> None:
+def test_query_text_is_allowed_unless_only_documents_may_run() -> None:
     request = GraphQLRequest("{ b }")
     documents = read(a__graphql="{ a }\n")
     assert document_text(request, None, only=False) == "{ b }"
     assert document_text(request, documents, only=False) == "{ b }"
-    assert refusal(request, documents, only=True)[1] == "PERSISTED_DOCUMENT_REQUIRED"
+    assert rejection(request, documents, only=True)[1] == "PERSISTED_DOCUMENT_REQUIRED"
     for text in ("{ a }", "{ a }\n"):
         assert document_text(GraphQLRequest(text), documents, only=True) == text
 
 
-def test_without_a_folder_apollo_is_asked_to_stop_sending_hashes() -> None:
+def test_apollo_hashes_are_not_supported_without_a_folder() -> None:
     request = GraphQLRequest(None, persisted_hash="0" * 64)
-    assert refusal(request, None) == ("PersistedQueryNotSupported", "PERSISTED_QUERY_NOT_SUPPORTED")
-    assert refusal(request, Documents()) == ("PersistedQueryNotFound", "PERSISTED_QUERY_NOT_FOUND")
-    assert refusal(GraphQLRequest(None, document_id="a"), None)[1] == "PERSISTED_DOCUMENT_NOT_FOUND"
+    assert rejection(request, None) == ("PersistedQueryNotSupported", "PERSISTED_QUERY_NOT_SUPPORTED")
+    assert rejection(request, Documents()) == ("PersistedQueryNotFound", "PERSISTED_QUERY_NOT_FOUND")
+    assert rejection(GraphQLRequest(None, document_id="a"), None)[1] == "PERSISTED_DOCUMENT_NOT_FOUND"
 
 
-def test_apollos_clients_name_documents_by_hash_alone() -> None:
+def test_apollo_clients_identify_documents_only_by_hash() -> None:
     assert (
-        refusal(GraphQLRequest(None, persisted_hash="a"), read(a__graphql="{ a }"))[0]
+        rejection(GraphQLRequest(None, persisted_hash="a"), read(a__graphql="{ a }"))[0]
         == "PersistedQueryNotFound"
     )
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=20) | st.just("{ a }"), max_size=5), st.text())
-def test_whatever_a_manifest_holds_each_entry_is_either_found_or_a_problem(
-    manifest: dict[str, str], other: str
-) -> None:
-    found = read(m__json=manifest)
-    assert len(found.by_id) + len(found.problems) == len(manifest)
-    assert all(found.find(document_id) == manifest[document_id] for document_id in found.by_id)
+def test_each_manifest_entry_is_found_or_reported(manifest: dict[str, str], other: str) -> None:
+    documents = read(m__json=manifest)
+    assert len(documents.by_id) + len(documents.problems) == len(manifest)
+    assert all(documents.find(document_id) == manifest[document_id] for document_id in documents.by_id)
     if other not in manifest:
-        assert found.find(other) is None
+        assert documents.find(other) is None

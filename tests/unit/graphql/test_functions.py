@@ -1,4 +1,4 @@
-"""Functions that share a field, and which of them a call means."""
+"""Overloaded functions that share a field, and how a call chooses one."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ TYPES = {
 def function(
     oid: int, name: str, returns: int, *arguments: tuple[str, int] | tuple[str, int, str]
 ) -> Function:
-    """Make a stable function; an argument is its name, type and perhaps default."""
-    given = tuple(Argument(item[0], item[1], item[2] if len(item) == 3 else None) for item in arguments)
+    """Return a stable function. An argument is a tuple of name, type and optionally default."""
+    parsed = tuple(Argument(item[0], item[1], item[2] if len(item) == 3 else None) for item in arguments)
     return Function(
-        oid, "public", name, given, returns, returns_set=False, rows=0, columns=(),
+        oid, "public", name, parsed, returns, returns_set=False, rows=0, columns=(),
         volatility=Volatility.STABLE, settings=(), comment=None, acl=((0, frozenset({"EXECUTE"})),),
     )  # fmt: skip
 
@@ -57,27 +57,27 @@ def catalog_of(functions: Sequence[Function]) -> Catalog:
 
 
 def entries(*functions: Function) -> dict[str, FunctionField]:
-    """Return the entry points that the functions give."""
+    """Return the entry points of the functions."""
     catalog = catalog_of(functions)
     view = CatalogView(catalog, CatalogNames(catalog), "anon")
     return function_fields(view, volatile=False)
 
 
-def chosen(entry: FunctionField, *given: str) -> int | None:
-    """Return the oid of the function that a call with these arguments means."""
-    overload = entry.choose(given)
+def chosen(entry: FunctionField, *arguments: str) -> int | None:
+    """Return the oid of the function that a call with these arguments chooses."""
+    overload = entry.choose(arguments)
     return None if overload is None else overload.function.oid
 
 
-def test_overloads_with_other_argument_names_share_a_field() -> None:
-    found = entries(
+def test_overloads_with_different_argument_names_share_a_field() -> None:
+    fields = entries(
         function(1, "find", TEXT, ("id", INT)),
         function(2, "find", TEXT, ("email", TEXT)),
         function(3, "find", TEXT, ("id", INT), ("email", TEXT)),
         function(4, "find", TEXT),
     )
-    assert list(found) == ["find"]
-    entry = found["find"]
+    assert list(fields) == ["find"]
+    entry = fields["find"]
     assert {name: required for name, (_, required) in entry.arguments().items()} == {
         "id": False,
         "email": False,
@@ -91,12 +91,12 @@ def test_overloads_with_other_argument_names_share_a_field() -> None:
     assert chosen(entry, "other") is None
 
 
-def test_an_argument_that_every_overload_needs_is_required() -> None:
+def test_argument_required_by_every_overload_is_required() -> None:
     entry = entries(function(1, "f", TEXT, ("a", INT)), function(2, "f", TEXT, ("a", INT), ("b", INT)))["f"]
     assert {name: required for name, (_, required) in entry.arguments().items()} == {"a": True, "b": False}
 
 
-def test_the_overload_with_the_fewest_own_arguments_is_meant() -> None:
+def test_overload_with_the_fewest_arguments_is_chosen() -> None:
     entry = entries(
         function(1, "f", TEXT, ("a", INT), ("b", INT, "1"), ("c", INT, "2")),
         function(2, "f", TEXT, ("a", INT), ("b", INT, "1")),
@@ -113,30 +113,30 @@ def test_the_overload_with_the_fewest_own_arguments_is_meant() -> None:
         function(2, "f", TEXT, ("a", BOOL), ("b", INT)),
         function(2, "f", TEXT, ("a", INT, "1")),
     ],
-    ids=["another result", "another type alone", "another type among others", "the same names"],
+    ids=["other result", "other type", "other type and argument", "same names"],
 )
-def test_overloads_that_do_not_agree_have_fields_of_their_own(other: Function) -> None:
-    """One result and one type for an argument's name: else the second is named by its arguments."""
-    found = entries(function(1, "f", TEXT, ("a", INT)), other)
+def test_incompatible_overloads_have_separate_fields(other: Function) -> None:
+    """Overloads need the same result type and the same type of equally named arguments."""
+    fields = entries(function(1, "f", TEXT, ("a", INT)), other)
     names = [item.name[0].upper() + item.name[1:] for item in other.arguments]
-    assert sorted(found) == ["f", f"fBy{'And'.join(names)}"]
-    assert [overload.function.oid for entry in found.values() for overload in entry.overloads] in (
+    assert sorted(fields) == ["f", f"fBy{'And'.join(names)}"]
+    assert [overload.function.oid for entry in fields.values() for overload in entry.overloads] in (
         [1, 2],
         [2, 1],
     )
 
 
-def test_an_overload_never_has_the_field_that_another_function_asks_for() -> None:
-    found = entries(
+def test_field_of_an_overload_never_takes_another_functions_name() -> None:
+    fields = entries(
         function(1, "f", TEXT, ("a", INT)),
         function(2, "f", INT, ("b", INT)),
         function(3, "fByB", BOOL),
     )
-    by_name = {name: entry.overloads[0].function.oid for name, entry in found.items()}
+    by_name = {name: entry.overloads[0].function.oid for name, entry in fields.items()}
     assert by_name == {"f": 1, "fByB_2": 2, "fByB": 3}
 
 
-def test_the_error_names_every_form() -> None:
+def test_error_lists_every_overload() -> None:
     entry = entries(function(1, "f", TEXT, ("a", INT)), function(2, "f", TEXT, ("b", INT), ("c", INT)))["f"]
     message = "No overload of f accepts the arguments (a, c). Overloads: f(a), f(b, c)"
     assert arguments_error(entry, ["c", "a"]) == message
@@ -164,7 +164,7 @@ def test_the_error_names_every_form() -> None:
         (None, INT, None),
     ],
 )
-def test_plain_defaults_are_shown(sql: str | None, type_: int, value: object) -> None:
+def test_constant_defaults_are_shown(sql: str | None, type_: int, value: object) -> None:
     mapping = mapping_of(catalog_of(()), type_)
     assert mapping is not None
     shown = constant_default(sql, mapping)

@@ -1,4 +1,4 @@
-"""Documents are read as graphql-core reads them, only that long tokens take no longer than short ones."""
+"""Our parser returns the same as graphql-core's, but long tokens do not slow it down."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ PIECES = st.sampled_from(
 
 
 def outcome(text: str, read: Callable[[str], DocumentNode]) -> object:
-    """Return the tree with the places of its nodes, or the error with its place."""
+    """Return the tree with the locations of its nodes, or the error with its location."""
     try:
         tree = read(text)
     except GraphQLError as error:
         return error.message, error.locations, error.positions
-    places = []
+    locations = []
 
-    class Noting(Visitor):
+    class LocationCollector(Visitor):
         def enter(self, node: Node, *_arguments: object) -> None:
             assert node.loc is not None
-            place = location_of(node)
-            if place is None:
-                place = SourceLocation(node.loc.start_token.line, node.loc.start_token.column)
-            assert node is tree or place == node.loc.source.get_location(node.loc.start)
-            places.append((node.kind, node.loc.start, node.loc.end, place))
+            location = location_of(node)
+            if location is None:
+                location = SourceLocation(node.loc.start_token.line, node.loc.start_token.column)
+            assert node is tree or location == node.loc.source.get_location(node.loc.start)
+            locations.append((node.kind, node.loc.start, node.loc.end, location))
 
-    visit(tree, Noting())
-    return tree, places
+    visit(tree, LocationCollector())
+    return tree, locations
 
 
 @given(st.lists(PIECES, max_size=30).map("".join))
@@ -53,13 +53,13 @@ def outcome(text: str, read: Callable[[str], DocumentNode]) -> object:
 @example('{ a(b: """\n  one\r\n    two \\""" \r three\n""") }')
 @example('{ a\r\n\r  b # c\n "" }')
 @example("{ a #\ud83d\n }")
-def test_texts_are_read_as_graphql_core_reads_them(text: str) -> None:
-    for whole in (text, f"{{ a{text} }}", f'{{ a(b: "{text}") }}', f'{{ a(b: """{text}""") }}'):
-        assert outcome(whole, lambda given: parse_document(given, ANY)[0]) == outcome(whole, parse)
+def test_parser_returns_the_same_as_graphql_core(text: str) -> None:
+    for document in (text, f"{{ a{text} }}", f'{{ a(b: "{text}") }}', f'{{ a(b: """{text}""") }}'):
+        assert outcome(document, lambda source: parse_document(source, ANY)[0]) == outcome(document, parse)
 
 
 def test_tokens_are_limited() -> None:
-    assert parse_document("{ a b }", 4)[1] == 5, "with the end of the text"
+    assert parse_document("{ a b }", 4)[1] == 5, "including the end of the text"
     with pytest.raises(GraphQLError, match="more than 3 tokens"):
         parse_document("{ a b }", 3)
 
@@ -71,7 +71,7 @@ def test_block_strings_are_limited() -> None:
         parse_document(text.format("x" * (LONGEST_BLOCK_STRING - 2)), ANY)
 
 
-def test_a_tree_that_is_dropped_is_free_at_once() -> None:
+def test_unused_tree_is_freed_without_garbage_collection() -> None:
     gc.disable()
     try:
         tree = parse_document("{ a(b: [1, 2]) { c ... on T { d } } } fragment f on T { e }", ANY)[0]
@@ -83,20 +83,20 @@ def test_a_tree_that_is_dropped_is_free_at_once() -> None:
         gc.enable()
 
 
-def test_threads_that_make_the_same_value_share_one() -> None:
-    """Two types of one name would be different ones to validation."""
-    both = threading.Barrier(2, timeout=10)
+def test_threads_that_create_the_same_value_share_one() -> None:
+    """Validation would treat two types of the same name as different."""
+    barrier = threading.Barrier(2, timeout=10)
 
-    def make(_name: str) -> object:
-        both.wait()
+    def create(_name: str) -> object:
+        barrier.wait()
         return object()
 
-    made: LazyMap[object] = LazyMap(make, lambda: ["a"])
-    found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(made["a"])) for _ in range(2)]
+    values: LazyMap[object] = LazyMap(create, lambda: ["a"])
+    results: list[object] = []
+    threads = [threading.Thread(target=lambda: results.append(values["a"])) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 2
-    assert found[0] is found[1] is made["a"]
+    assert len(results) == 2
+    assert results[0] is results[1] is values["a"]

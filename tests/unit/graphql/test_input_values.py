@@ -1,4 +1,4 @@
-"""Values and literals are coerced as graphql-core does, valid and invalid ones."""
+"""Valid and invalid values and literals are coerced as in graphql-core."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ VALUES = st.recursive(
 
 
 def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[InputPath, str], ...]]:
-    """Return the coerced value, its shape and its faults."""
+    """Return the coerced value, its shape and its errors."""
     shapes: list[Any] = []
     reading = Reading()
     coerced = input_type(type_).read(value, shapes, reading, (), "v")
@@ -84,17 +84,17 @@ def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[InputPath, str],
 
 
 def check(type_: Any, value: Any) -> None:
-    theirs = coerce_input_value(value, type_)
-    ours, shapes, errors = read(type_, value)
-    assert bool(errors) == (theirs is Undefined), "each refusal has a reason"
+    expected = coerce_input_value(value, type_)
+    coerced, shapes, errors = read(type_, value)
+    assert bool(errors) == (expected is Undefined), "each rejection has a reason"
     if not errors:
-        assert json.dumps(ours) == json.dumps(theirs), "the order of members is the type's too"
+        assert json.dumps(coerced) == json.dumps(expected), "members are in the type's order, too"
         assert len(shapes) == 1
         hash(shapes[0])
 
 
 @given(type_=st.sampled_from(TYPES), value=VALUES)
-def test_any_value_is_coerced_as_graphql_core_does(type_: Any, value: Any) -> None:
+def test_values_are_coerced_as_in_graphql_core(type_: Any, value: Any) -> None:
     check(type_, value)
 
 
@@ -111,7 +111,7 @@ ROWS = st.fixed_dictionaries(
 
 
 @given(rows=st.lists(ROWS, max_size=4), shuffled=st.randoms())
-def test_rows_are_coerced_as_graphql_core_does(rows: list[dict[str, Any]], shuffled: Any) -> None:
+def test_rows_are_coerced_as_in_graphql_core(rows: list[dict[str, Any]], shuffled: Any) -> None:
     for row in rows:
         items = list(row.items())
         shuffled.shuffle(items)
@@ -124,30 +124,30 @@ def test_rows_are_coerced_as_graphql_core_does(rows: list[dict[str, Any]], shuff
 @pytest.mark.parametrize(
     "value", [{}, {"b": "x"}, {"a": None}, {"a": 1, "c": 2}, {"a": 1}, {"b": "x", "a": 1}, [], "x"]
 )
-def test_members_that_are_needed_or_unknown_are_noticed(value: Any) -> None:
+def test_missing_and_unknown_members_are_rejected(value: Any) -> None:
     check(STRICT, value)
 
 
-def _at(value: Any, place: list[Any]) -> Any:
-    for step in place:
+def _at(value: Any, path: list[Any]) -> Any:
+    for step in path:
         value = value[step]
     return value
 
 
 @given(type_=st.sampled_from(TYPES), value=VALUES)
-def test_a_fault_has_its_place_and_the_value_as_json(type_: Any, value: Any) -> None:
-    for place, message in read(type_, value)[2]:
-        name, *steps = path_steps(place)
+def test_error_contains_the_path_and_the_value_as_json(type_: Any, value: Any) -> None:
+    for path, message in read(type_, value)[2]:
+        name, *steps = path_steps(path)
         assert name == "v"
-        found = _at(value, steps)
-        if found is None or isinstance(found, bool):
+        result = _at(value, steps)
+        if result is None or isinstance(result, bool):
             assert "None" not in message
-            assert str(found) not in message
+            assert str(result) not in message
         assert "{'" not in message
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "expected"),
     [
         (None, "null"),
         (True, "true"),
@@ -162,12 +162,12 @@ def test_a_fault_has_its_place_and_the_value_as_json(type_: Any, value: Any) -> 
         (int("9" * 200), "9" * 100 + "…"),
     ],
 )
-def test_a_value_in_a_message_is_json_and_short(value: Any, written: str) -> None:
-    assert abbreviated(value) == written
+def test_values_in_messages_are_abbreviated_json(value: Any, expected: str) -> None:
+    assert abbreviated(value) == expected
 
 
 @given(VALUES)
-def test_a_small_value_in_a_message_can_be_read_back(value: Any) -> None:
+def test_small_values_in_messages_are_complete_json(value: Any) -> None:
     text = abbreviated(value)
     if "…" not in text:
         assert json.dumps(json.loads(text)) == json.dumps(value)
@@ -183,7 +183,7 @@ SHAPED = GraphQLList(GraphQLNonNull(RECORD))
 
 
 @pytest.mark.parametrize(
-    ("type_", "one", "other", "same"),
+    ("type_", "first", "second", "same"),
     [
         (GraphQLInt, 1, 2, True),
         (GraphQLInt, 1, None, False),
@@ -199,10 +199,10 @@ SHAPED = GraphQLList(GraphQLNonNull(RECORD))
         (SHAPED, [{"a": 1}, {"b": "x"}], [{"a": 1}, {"a": 1}], False),
     ],
 )
-def test_values_that_need_the_same_statement_have_the_same_shape(
-    type_: Any, one: Any, other: Any, same: bool
+def test_values_with_the_same_statement_have_the_same_shape(
+    type_: Any, first: Any, second: Any, same: bool
 ) -> None:
-    assert (read(type_, one)[1] == read(type_, other)[1]) is same
+    assert (read(type_, first)[1] == read(type_, second)[1]) is same
 
 
 @pytest.mark.parametrize(
@@ -225,21 +225,21 @@ def test_reading_stops_after_the_allowed_number_of_objects(type_: Any, value: An
             input_type(type_).read(value, [], reading, (), "v")
 
 
-def test_reading_stops_after_the_allowed_number_of_faults() -> None:
+def test_reading_stops_after_the_allowed_number_of_errors() -> None:
     reading = Reading()
     with pytest.raises(InputLimitExceeded):
         input_type(GraphQLList(GraphQLInt)).read(["x"] * 2 * MAX_ERRORS, [], reading, (), "v")
-    assert [path_steps(place) for place, _ in reading.errors] == [["v", n] for n in range(MAX_ERRORS + 1)]
+    assert [path_steps(path) for path, _ in reading.errors] == [["v", n] for n in range(MAX_ERRORS + 1)]
 
 
-def test_literals_may_hold_any_number_of_objects() -> None:
-    found = LiteralReading().constant(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
-    assert found is not None
-    assert len(found[0]) == MAX_INPUT_OBJECTS + 1
+def test_literals_may_contain_any_number_of_objects() -> None:
+    result = LiteralReading().constant(parse_value(f"[{'{} ' * (MAX_INPUT_OBJECTS + 1)}]"), GraphQLList(ROW))
+    assert result is not None
+    assert len(result[0]) == MAX_INPUT_OBJECTS + 1
 
 
 def literal(value: Any) -> str:
-    """Write a value as a literal."""
+    """Return a value as a GraphQL literal."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {literal(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):
@@ -252,9 +252,9 @@ def literal(value: Any) -> str:
 
 
 @given(type_=st.sampled_from(TYPES), value=VALUES)
-def test_any_literal_is_coerced_as_graphql_core_does(type_: Any, value: Any) -> None:
+def test_literals_are_coerced_as_in_graphql_core(type_: Any, value: Any) -> None:
     node = parse_value(literal(value))
-    theirs, found = coerce_input_literal(node, type_), LiteralReading().constant(node, type_)
-    assert (found is None) == (theirs is Undefined)
-    if found is not None:
-        assert json.dumps(found[0]) == json.dumps(theirs)
+    expected, result = coerce_input_literal(node, type_), LiteralReading().constant(node, type_)
+    assert (result is None) == (expected is Undefined)
+    if result is not None:
+        assert json.dumps(result[0]) == json.dumps(expected)

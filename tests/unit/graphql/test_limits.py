@@ -1,4 +1,4 @@
-"""How documents and operations are measured before anything runs."""
+"""Limits of documents and operations, checked before execution."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_aliases_count_at_each_spread(text: str, aliases: int) -> None:
         check_limits(parse(text), Limits(aliases=aliases - 1))
 
 
-def test_fragments_that_double_are_measured_once_each() -> None:
+def test_each_fragment_is_measured_once() -> None:
     doubling = " ".join(f"fragment f{n} on T {{ ...f{n + 1} ...f{n + 1} }}" for n in range(40))
     text = f"{{ ...f0 }} {doubling} fragment f40 on T {{ x: a }}"
     with pytest.raises(GraphQLError, match=f"has {2**40} aliases"):
         check_limits(parse(text), Limits())
 
 
-def test_fragments_that_nothing_spreads_are_measured_too() -> None:
+def test_unused_fragments_are_measured() -> None:
     text = "{ a } fragment f on T { x: a { b } }"
     check_limits(parse(text), Limits(depth=2, aliases=1))
     with pytest.raises(GraphQLError, match="The fragment is 2 fields deep, more than the 1 allowed"):
@@ -68,7 +68,7 @@ def test_selection_sets_are_limited() -> None:
 
 
 def page(name: str, maximum: int) -> BoundedCount:
-    """Make a page size that a variable gives."""
+    """Return a page size from a variable."""
     return BoundedCount("first", InputLeaf(VariableOrigin((name,)), 1), maximum)
 
 
@@ -78,13 +78,13 @@ def test_cost_is_the_product_of_nested_pages() -> None:
 
 
 @given(first=st.integers(0, 1000), nested=st.integers(0, 1000))
-def test_no_variables_cost_more_than_the_most(first: int, nested: int) -> None:
+def test_cost_never_exceeds_the_maximum(first: int, nested: int) -> None:
     cost = Cost(page("a", 30), (Cost(page("b", 20)),))
     assert cost.rows({"a": first, "b": nested}) == min(first, 30) * (1 + min(nested, 20))
     assert cost.rows({"a": first, "b": nested}) <= cost.maximum() == 30 * 21
 
 
-def test_no_more_rows_are_counted_than_there_are() -> None:
+def test_cost_counts_at_most_the_rows_of_a_table() -> None:
     children = Cost(30, (Cost(30, capacity=400, disjoint=True),), capacity=100, disjoint=True)
     assert Cost(1000, (children,), capacity=20, disjoint=True).rows({}) == 20 + 100 + 400
     repeated = Cost(1, (children,))
@@ -106,16 +106,16 @@ COSTS = st.recursive(
 
 
 def unlimited(cost: Cost) -> Cost:
-    """Return the cost without what the tables hold."""
+    """Return the cost without table sizes."""
     return Cost(cost.page, tuple(map(unlimited, cost.nested)))
 
 
 @given(COSTS)
-def test_what_tables_hold_only_lowers_a_cost(cost: Cost) -> None:
+def test_table_sizes_only_reduce_the_cost(cost: Cost) -> None:
     assert cost.rows({}) <= unlimited(cost).rows({})
 
 
 @pytest.mark.parametrize("value", [-1, -(2**31)])
-def test_a_negative_page_is_refused(value: int) -> None:
+def test_negative_page_size_is_rejected(value: int) -> None:
     with pytest.raises(GraphQLError, match="`first` must be an unsigned integer"):
         page("a", 30).bind({"a": value})

@@ -1,4 +1,4 @@
-"""Literals extracted out of documents: what is extracted, what is kept, and which texts share a key."""
+"""Literals extracted from documents, and the cache keys of documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 
 def key(text: str) -> object:
-    """Return what identifies a text that has literals."""
+    """Return the cache key of a text with literals."""
     extracted = extract_parameters(text)
     assert extracted is not None
     return extracted.shape
@@ -44,12 +44,12 @@ def key(text: str) -> object:
         '{ a(b: "\\x") }',
     ],
 )
-def test_a_document_without_literals_or_with_special_ones_is_taken_whole(text: str) -> None:
+def test_documents_without_plain_literals_are_not_changed(text: str) -> None:
     assert extract_parameters(text) is None
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("{ a(b: 1) }", "{ a(b: -20) }"),
         ("{ a(b: 1.5) }", "{ a(b: 2e-9) }"),
@@ -61,12 +61,12 @@ def test_a_document_without_literals_or_with_special_ones_is_taken_whole(text: s
         ("{ a(x: $v) @skip(if: $w) { x: b } }", "{ a(x: $v) @skip(if: $w) { y: b } }"),
     ],
 )
-def test_texts_that_differ_only_in_values_share_a_key(one: str, other: str) -> None:
-    assert key(one) == key(other)
+def test_texts_that_differ_only_in_values_share_a_key(first: str, second: str) -> None:
+    assert key(first) == key(second)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         ("{ a(b: 1) }", '{ a(b: "1") }'),
         ("{ a(b: 1) }", "{ a(b: 1.0) }"),
@@ -76,14 +76,14 @@ def test_texts_that_differ_only_in_values_share_a_key(one: str, other: str) -> N
         ("{ a(b: 1) }", "{ a(c: 1) }"),
     ],
 )
-def test_texts_that_differ_otherwise_do_not(one: str, other: str) -> None:
-    assert key(one) != key(other)
+def test_texts_that_differ_otherwise_have_different_keys(first: str, second: str) -> None:
+    assert key(first) != key(second)
 
 
 @pytest.mark.parametrize(
     "text", ["{ a(b: 007) }", "{ a(b: 1.) }", "{ a(b: 1x) }", "{ a(b: -) }", "{ a(b: 1.2.3) }"]
 )
-def test_a_malformed_number_never_shares_a_key_with_a_valid_document(text: str) -> None:
+def test_malformed_number_never_shares_a_key_with_a_valid_one(text: str) -> None:
     with pytest.raises(GraphQLError):
         parse(text)
     extracted = extract_parameters(text)
@@ -122,7 +122,7 @@ class _Literals(Visitor):
 
 @given(st.lists(VALUES, min_size=1, max_size=4))
 @example(['"\\u00e9\\n"', "1e5", "-0"])
-def test_what_is_lifted_is_what_the_parser_reads(values: list[str]) -> None:
+def test_extracted_literals_are_those_of_the_parser(values: list[str]) -> None:
     text = "{ a(" + " ".join(f"b{number}: {value}" for number, value in enumerate(values)) + ") }"
     visitor = _Literals()
     visit(parse(text), visitor)
@@ -130,11 +130,11 @@ def test_what_is_lifted_is_what_the_parser_reads(values: list[str]) -> None:
     if extracted is None:
         assert not visitor.found or "=" in text
         return
-    places = sorted(extracted.names_by_offset.items())
-    literals: list[tuple[int, Any]] = [(start, extracted.literals[name]) for start, name in places]
+    names = sorted(extracted.names_by_offset.items())
+    literals: list[tuple[int, Any]] = [(start, extracted.literals[name]) for start, name in names]
     assert [(start, node.kind, node.value) for start, node in literals] == visitor.found
 
 
-def test_no_document_can_name_a_lifted_literal() -> None:
+def test_names_of_extracted_literals_are_invalid_in_documents() -> None:
     with pytest.raises(GraphQLError):
         parse(f"query (${parameter_name(0)}: Int) {{ a }}")

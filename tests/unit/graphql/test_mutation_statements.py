@@ -1,4 +1,4 @@
-"""The statements that mutations compile to: their text, and that no value is in it."""
+"""SQL statements of mutations: their text contains no values."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ ID = Compare(ColumnRef("id"), Operator.EQ, parameter("where", "bigint"))
 
 
 def _table() -> Table:
-    made = MadeUp()
-    made.table("thing", "id", 'na"me')
-    return table_named(made.catalog(), "thing")
+    builder = MadeUp()
+    builder.table("thing", "id", 'na"me')
+    return table_named(builder.catalog(), "thing")
 
 
 THING = _table()
@@ -66,7 +66,7 @@ def compiled(
 ) -> list[tuple[str, tuple[str, ...], tuple[Any, ...]]]:
     """Return text, slot types and sources of the statements of one mutation."""
     statements = compile_mutations(((Text("r"), MutationStep(mutation, KEY, output, guard)),))
-    return [(plain(one.statement.text), one.statement.types, one.sources) for one in statements]
+    return [(plain(each.statement.text), each.statement.types, each.sources) for each in statements]
 
 
 def plain(text: str) -> str:
@@ -74,7 +74,7 @@ def plain(text: str) -> str:
     return re.sub(r'"t~([0-9]+)"', r"t\1", text.replace("pg_catalog.", ""))
 
 
-def test_an_insert_is_one_statement() -> None:
+def test_insert_is_one_statement() -> None:
     insert = Insert(THING, ValueRows(("id", 'na"me'), ((slot("a", "bigint"), DEFAULT), (None, slot("b")))))
     [(text, types, sources)] = compiled(insert, OWN)
     assert text == (
@@ -87,8 +87,8 @@ def test_an_insert_is_one_statement() -> None:
     assert (types, sources) == (("bigint", "text"), ("a", "b"))
 
 
-def test_rows_of_one_value_have_one_slot() -> None:
-    """JSON columns travel as text and are cast; the members are named by their places."""
+def test_rows_in_one_json_value_have_one_slot() -> None:
+    """Members are named by their positions."""
     columns = (
         JsonColumn("id", "pg_catalog.int8", member="0"),
         JsonColumn('na"me', "pg_catalog.text", cast="pg_catalog.jsonb", member="1"),
@@ -102,7 +102,7 @@ def test_rows_of_one_value_have_one_slot() -> None:
     assert sources == ("rows",)
 
 
-def test_a_conflict_names_its_key_and_what_it_sets() -> None:
+def test_on_conflict_has_a_target_and_updated_columns() -> None:
     insert = Insert(THING, ValueRows(("id",), ((slot("a"),),)), OnConflict(("id",), ('na"me',)))
     [(text, _, _)] = compiled(insert, COUNT)
     assert 'values ($1) on conflict ("id") do update set "na""me" = excluded."na""me" returning 1' in text
@@ -111,7 +111,7 @@ def test_a_conflict_names_its_key_and_what_it_sets() -> None:
     assert 'on conflict on constraint "thing""key" do nothing' in text
 
 
-def test_a_limit_is_checked_in_the_statement_that_changes() -> None:
+def test_row_limit_is_checked_in_the_changing_statement() -> None:
     guard = Guard("too many", slot("most", "bigint"))
     [(text, _, sources)] = compiled(Update(THING, SET, ID), COUNT, guard)
     assert text.startswith(
@@ -122,34 +122,34 @@ def test_a_limit_is_checked_in_the_statement_that_changes() -> None:
     assert sources == ("v", "where", "most")
 
 
-def test_records_that_show_more_than_the_row_are_read_by_a_second_statement() -> None:
-    made = MadeUp()
-    oid = made.table("thing", "id")
-    made.function("computed", oid)
-    function = made.catalog().functions[0]
+def test_records_with_computed_values_need_a_second_statement() -> None:
+    builder = MadeUp()
+    oid = builder.table("thing", "id")
+    builder.function("computed", oid)
+    function = builder.catalog().functions[0]
     output = members(records=AffectedRecords(members(c=Value(ComputedValue(function)))))
     guard = Guard("too many", slot("most", "bigint"))
-    change, answer = compiled(Update(THING, SET, None), output, guard)
+    change, result = compiled(Update(THING, SET, None), output, guard)
     assert 'returning t3."id")' in change[0]
     assert "set_config('dataapi.keys0'" in change[0]
     assert "count(*) > $2 then" in change[0]
-    assert "json_array_elements(current_setting('dataapi.keys0')::json) with ordinality" in answer[0]
-    assert "order by t2.place" in answer[0]
-    assert answer[2] == ()
-    # What is deleted is no longer there to be read again.
+    assert "json_array_elements(current_setting('dataapi.keys0')::json) with ordinality" in result[0]
+    assert "order by t2.place" in result[0]
+    assert result[2] == ()
+    # Deleted rows cannot be read again.
     assert len(compiled(Delete(THING, None), output)) == 1
-    # Rows without a readable key can't be found again.
+    # Rows without a readable key cannot be found again.
     step = MutationStep(Update(THING, SET, None), (), output)
     assert len(compile_mutations(((Text("r"), step),))) == 1
 
 
-def test_several_changes_leave_their_answers_to_the_last_statement() -> None:
+def test_last_statement_combines_the_results_of_several_changes() -> None:
     steps = (
         (Text("a"), MutationStep(Delete(THING, ID), KEY, COUNT)),
         (parameter("alias", "text"), Text("Mutation")),
     )
     *statements, last = compile_mutations(steps)
-    assert [plain(one.statement.text).count("set_config('dataapi.result") for one in statements] == [1, 1]
+    assert [plain(each.statement.text).count("set_config('dataapi.result") for each in statements] == [1, 1]
     assert plain(last.statement.text) == (
         """select '{"a":' || current_setting('dataapi.result0') || ',' || (select to_json($1)::text) """
         "|| ':' || current_setting('dataapi.result1') || '}'"
@@ -161,9 +161,9 @@ TEXTS = st.text(min_size=1)
 
 
 @given(sources=st.lists(TEXTS, min_size=3, max_size=3))
-def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
-    value, where, maximum = (("request", text) for text in sources)
-    condition: Condition = Compare(ColumnRef('na"me'), Operator.LIKE, parameter(where, "text"))
+def test_text_of_statements_contains_no_values(sources: list[str]) -> None:
+    value, filter_value, maximum = (("request", text) for text in sources)
+    condition: Condition = Compare(ColumnRef('na"me'), Operator.LIKE, parameter(filter_value, "text"))
 
     def texts(*bound: Any) -> list[str]:
         values = ValueRows(('na"me',), ((parameter(bound[0], "a"),),))

@@ -1,4 +1,4 @@
-"""Mutations of distributed tables are sent statement by statement where one needs what another returned."""
+"""Mutations of distributed tables use separate messages if one needs another's result."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dataapi.sql.outputs import Object, Output, Text, Value
 from dataapi.sql.row_output import One
 from support.catalog import MadeUp, table_named
 
-_MADE = MadeUp()
-_MADE.table("task", "id", "company_id", key=("company_id", "id"))
-PLAIN = table_named(_MADE.catalog(), "task")
+_BUILDER = MadeUp()
+_BUILDER.table("task", "id", "company_id", key=("company_id", "id"))
+PLAIN = table_named(_BUILDER.catalog(), "task")
 SHARDED = replace(PLAIN, distributed_by="company_id", colocated=1)
 KEY = (("company_id", 'pg_catalog."int8"'), ("id", 'pg_catalog."int8"'))
 COUNT = Object(((Text("affectedCount"), AffectedCount()),))
@@ -32,26 +32,26 @@ def records(output: Output) -> Object:
     return Object(((Text("records"), AffectedRecords(Object(((Text("parent"), output),)))),))
 
 
-def test_what_needs_nothing_of_another_statement_is_sent_at_once() -> None:
+def test_independent_mutation_is_one_message() -> None:
     assert not needs_several_messages([step(COUNT, "c")])
 
 
-def test_several_fields_and_related_rows_are_sent_one_by_one() -> None:
+def test_several_fields_or_related_rows_need_several_messages() -> None:
     assert needs_several_messages([step(COUNT, "c"), step(COUNT, "c")])
     assert needs_several_messages([step(records(PARENT), "c")])
 
 
-def test_rows_are_found_again_by_what_the_change_returned() -> None:
+def test_changed_rows_are_read_by_their_returned_keys() -> None:
     [field] = compile_separately(CITUS, ["r"], [step(records(PARENT), "c")])
-    change, answer = field.messages
+    change, result = field.messages
     assert change[0].statement.text.startswith('insert into "public"."task"')
     row = ("1", '{"(3,4)"}', "{3}", "{4}")
-    [bound] = bind_after(answer, {}, row)
+    [bound] = bind_after(result, {}, row)
     assert set(bound.values) == {*row, "c"}
 
 
-def test_the_tenant_of_all_rows_is_said_of_every_table_that_is_read_again() -> None:
-    [one] = compile_separately(CITUS, ["r"], [step(records(PARENT), "c", "c")])
-    assert one.statements[-1].statement.text.count('"company_id" operator(pg_catalog.=) $') == 2
-    [several] = compile_separately(CITUS, ["r"], [step(records(PARENT), "c", "d")])
-    assert '"company_id" operator(pg_catalog.=) $' not in several.statements[-1].statement.text
+def test_common_tenant_is_a_filter_of_every_table_read() -> None:
+    [same_tenant] = compile_separately(CITUS, ["r"], [step(records(PARENT), "c", "c")])
+    assert same_tenant.statements[-1].statement.text.count('"company_id" operator(pg_catalog.=) $') == 2
+    [two_tenants] = compile_separately(CITUS, ["r"], [step(records(PARENT), "c", "d")])
+    assert '"company_id" operator(pg_catalog.=) $' not in two_tenants.statements[-1].statement.text

@@ -1,4 +1,4 @@
-"""Node ids and cursors as clients may send them."""
+"""Decoding of node ids and cursors from clients."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ scalars = st.one_of(
 )
 
 
-def packed(value: Any) -> str:
-    """Encode as the service does."""
+def encoded(value: Any) -> str:
+    """Encode a value as the service does."""
     return base64.b64encode(json.dumps(value).encode()).decode()
 
 
 def storable(text: str) -> bool:
-    """Whether PostgreSQL's text can hold it."""
+    """Return whether PostgreSQL's type text can store a string."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 @given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.text().filter(storable)), max_size=4))
-def test_a_cursor_gives_back_its_values_as_text(values: list[Any]) -> None:
-    """Numbers keep their digits, however many; NULL stays apart from the text ``null``."""
+def test_cursor_is_decoded_to_its_values_as_text(values: list[Any]) -> None:
     expected = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-    assert list(decode_cursor(packed(values))) == expected
+    assert list(decode_cursor(encoded(values))) == expected
 
 
-def test_numbers_keep_every_digit() -> None:
+def test_numbers_in_cursors_keep_every_digit() -> None:
     text = base64.b64encode(b"[12345678901234567890.12345678901234567890, 1e400, 0.10]").decode()
     assert decode_cursor(text) == ("12345678901234567890.12345678901234567890", "1e400", "0.10")
 
 
-def test_a_node_id_of_pg_graphqls_is_read() -> None:
+def test_node_id_of_pg_graphql_is_decoded() -> None:
     assert decode_node_id("WyJwdWJsaWMiLCAiYWNjb3VudCIsIDFd") == NodeKey("public", "account", ("1",))
 
 
@@ -50,21 +49,21 @@ texts = st.text().filter(storable)
 
 
 @given(texts, texts, st.lists(st.one_of(st.integers(), texts), min_size=1, max_size=3))
-def test_a_node_id_gives_back_its_parts(schema: str, table: str, key: list[Any]) -> None:
-    assert decode_node_id(packed([schema, table, *key])) == NodeKey(schema, table, tuple(map(str, key)))
+def test_node_id_is_decoded_to_its_parts(schema: str, table: str, key: list[Any]) -> None:
+    assert decode_node_id(encoded([schema, table, *key])) == NodeKey(schema, table, tuple(map(str, key)))
 
 
 nested = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
 
 
-@given(st.one_of(st.text(), nested.map(packed)))
-def test_anything_else_is_read_or_refused(text: str) -> None:
+@given(st.one_of(st.text(), nested.map(encoded)))
+def test_any_other_text_is_decoded_or_rejected(text: str) -> None:
     assert _outcome(decode_cursor, text, tuple)
     assert _outcome(decode_node_id, text, NodeKey)
 
 
 def _outcome(decode: Callable[[str], object], text: str, kind: type) -> bool:
-    """Whether a text gives a value of the kind or an error with its number."""
+    """Return whether a text is decoded to this kind of value, or rejected with an error number."""
     try:
         return isinstance(decode(text), kind)
     except GraphQLError as error:
@@ -79,13 +78,13 @@ def _outcome(decode: Callable[[str], object], text: str, kind: type) -> bool:
         (base64.b64encode(b"[1").decode(), 2),
         (base64.b64encode(b'["\xff"]').decode(), 2),
         (base64.b64encode(b"[" * 100_000).decode(), 2),
-        (packed({"a": 1}), 3),
-        (packed("text"), 3),
-        (packed(None), 3),
+        (encoded({"a": 1}), 3),
+        (encoded("text"), 3),
+        (encoded(None), 3),
     ],
 )
-def test_the_number_says_which_step_failed(text: str, number: int) -> None:
-    """1 is base64, 2 JSON, 3 the array."""
+def test_error_number_identifies_the_failed_step(text: str, number: int) -> None:
+    """Error 1 is base64, 2 is JSON, 3 is the array."""
     with pytest.raises(GraphQLError, match=f"Failed to decode cursor, error {number}"):
         decode_cursor(text)
     with pytest.raises(GraphQLError, match=f"Invalid value passed to nodeId argument. Error {number}"):

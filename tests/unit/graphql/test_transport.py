@@ -1,4 +1,4 @@
-"""GraphQL over HTTP: which requests are valid, how answers are sent (docs/reference/graphql.md, HTTP)."""
+"""GraphQL over HTTP: valid requests and the form of responses (docs/reference/graphql.md, HTTP)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def get(query: str, **headers: str) -> Request:
     return Request("id", "GET", "/graphql/v1", query, headers, b"")
 
 
-def refusal(request: Request) -> ApiError:
-    with pytest.raises(ApiError) as refused:
+def rejection(request: Request) -> ApiError:
+    with pytest.raises(ApiError) as rejected:
         transport.read(request)
-    return refused.value
+    return rejected.value
 
 
-def test_a_body_gives_all_members() -> None:
+def test_all_members_of_a_body_are_read() -> None:
     document = {"query": "{a}", "operationName": "A", "variables": {"x": [1]}, "extensions": {"y": 2}}
     assert transport.read(post(json.dumps(document).encode())) == GraphQLRequest(
         "{a}", "A", {"x": [1]}, {"y": 2}
@@ -45,25 +45,25 @@ def test_null_is_the_same_as_absent(name: str) -> None:
     assert transport.read(post(json.dumps({"query": "{a}", name: None}).encode())) == GraphQLRequest("{a}")
 
 
-def test_an_empty_operation_name_by_get_is_the_same_as_absent() -> None:
-    """Section GET of the GraphQL-over-HTTP draft."""
-    asked = transport.read(get(urlencode({"query": "{a}", "operationName": "", "variables": ""})))
-    assert asked == GraphQLRequest("{a}", read_only=True)
+def test_empty_operation_name_in_a_get_request_is_absent() -> None:
+    """See section GET of the GraphQL-over-HTTP draft."""
+    request = transport.read(get(urlencode({"query": "{a}", "operationName": "", "variables": ""})))
+    assert request == GraphQLRequest("{a}", read_only=True)
 
 
-def test_a_document_may_be_named_by_its_id() -> None:
-    named = GraphQLRequest(None, variables={"x": 1}, document_id="A")
-    assert transport.read(post(b'{"documentId": "A", "variables": {"x": 1}}')) == named
-    assert transport.read(post(b'{"query": null, "documentId": "A", "variables": {"x": 1}}')) == named
+def test_document_may_be_identified_by_id() -> None:
+    expected = GraphQLRequest(None, variables={"x": 1}, document_id="A")
+    assert transport.read(post(b'{"documentId": "A", "variables": {"x": 1}}')) == expected
+    assert transport.read(post(b'{"query": null, "documentId": "A", "variables": {"x": 1}}')) == expected
     by_get = transport.read(get("documentId=sha256%3Aab&variables="))
     assert by_get == GraphQLRequest(None, read_only=True, document_id="sha256:ab")
 
 
-def test_a_document_may_be_named_by_apollos_hash() -> None:
+def test_document_may_be_identified_by_apollos_hash() -> None:
     extensions = {"persistedQuery": {"version": 1, "sha256Hash": "ab"}}
-    named = GraphQLRequest(None, extensions=extensions, persisted_hash="ab")
-    assert transport.read(post(json.dumps({"extensions": extensions}).encode())) == named
-    # With the text beside it the hash means nothing: texts are not remembered.
+    expected = GraphQLRequest(None, extensions=extensions, persisted_hash="ab")
+    assert transport.read(post(json.dumps({"extensions": extensions}).encode())) == expected
+    # The hash is ignored if the text is present: we do not store texts.
     with_text = transport.read(post(json.dumps({"query": "{a}", "extensions": extensions}).encode()))
     assert with_text == GraphQLRequest("{a}", extensions=extensions)
 
@@ -80,10 +80,10 @@ def test_a_document_may_be_named_by_apollos_hash() -> None:
         (b'{"extensions": {"persistedQuery": "ab"}}', "query is missing; expected the text"),
     ],
 )
-def test_a_document_that_is_not_named_clearly_is_refused(body: bytes, message: str) -> None:
-    refused = refusal(post(body))
-    assert (refused.status, refused.code) == (400, "BAD_REQUEST")
-    assert refused.message.startswith(message)
+def test_ambiguous_or_invalid_document_id_is_rejected(body: bytes, message: str) -> None:
+    rejected = rejection(post(body))
+    assert (rejected.status, rejected.code) == (400, "BAD_REQUEST")
+    assert rejected.message.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_document_that_is_not_named_clearly_is_refused(body: bytes, message: s
         ("extensions={}", False),
     ],
 )
-def test_a_browser_gets_the_page_when_it_names_no_document(query: str, page: bool) -> None:
+def test_browser_gets_the_page_if_it_requests_no_document(query: str, page: bool) -> None:
     assert transport.wants_page(get(query, accept="text/html,*/*;q=0.8")) is page
 
 
@@ -104,7 +104,7 @@ def test_unknown_members_are_ignored() -> None:
     assert transport.read(post(b'{"query": "{a}", "documentKey": 5}')) == GraphQLRequest("{a}")
 
 
-def test_get_reads_the_query_string_and_may_only_query() -> None:
+def test_get_request_is_read_only_and_uses_the_query_string() -> None:
     members = {
         "query": "{a b}",
         "operationName": "A",
@@ -159,13 +159,13 @@ def test_get_reads_the_query_string_and_may_only_query() -> None:
         (b'{"query": "{a}", "variables": {"\\udc00": 1}}', "variables contains half of a surrogate pair"),
     ],
 )
-def test_a_bad_body_is_refused_with_the_place(body: bytes, message: str) -> None:
-    error = refusal(post(body))
+def test_invalid_body_is_rejected_with_the_position(body: bytes, message: str) -> None:
+    error = rejection(post(body))
     assert error.status == 400
     assert message in error.message
 
 
-def test_escaped_characters_beyond_the_first_plane_are_text_like_any_other() -> None:
+def test_surrogate_pairs_in_json_escapes_are_decoded() -> None:
     body = b'{"query": "{a}", "variables": {"x": "\\ud83c\\udfca \\u00e9"}}'
     assert transport.read(post(body)).variables == {"x": "🏊 é"}
 
@@ -183,8 +183,8 @@ def test_escaped_characters_beyond_the_first_plane_are_text_like_any_other() -> 
         ("query=a%00b", "The parameter query contains the character U+0000"),
     ],
 )
-def test_a_bad_query_string_is_refused_with_the_parameter(query: str, message: str) -> None:
-    error = refusal(get(query))
+def test_invalid_query_string_is_rejected_with_the_parameter(query: str, message: str) -> None:
+    error = rejection(get(query))
     assert error.status == 400
     assert message in error.message
 
@@ -197,7 +197,7 @@ def test_empty_variables_in_a_query_string_are_absent() -> None:
     "content_type",
     ["application/json", "application/json; charset=utf-8", 'Application/JSON;charset="UTF-8"'],
 )
-def test_json_in_utf8_is_taken(content_type: str) -> None:
+def test_json_in_utf8_is_accepted(content_type: str) -> None:
     assert transport.read(post(b'{"query": "{a}"}', content_type=content_type)).query == "{a}"
 
 
@@ -211,8 +211,8 @@ def test_json_in_utf8_is_taken(content_type: str) -> None:
         ("application/json; charset=iso-8859-1", "The charset iso-8859-1 is not supported; expected utf-8"),
     ],
 )
-def test_any_other_content_is_415(content_type: str, message: str) -> None:
-    error = refusal(post(b'{"query": "{a}"}', content_type=content_type))
+def test_other_content_types_are_415(content_type: str, message: str) -> None:
+    error = rejection(post(b'{"query": "{a}"}', content_type=content_type))
     assert error.status == 415
     assert message in error.message
 
@@ -240,7 +240,7 @@ def test_any_other_content_is_415(content_type: str, message: str) -> None:
         ),
     ],
 )
-def test_the_accept_header_chooses_the_media_type(accept: str | None, media_type: str) -> None:
+def test_accept_header_selects_the_media_type(accept: str | None, media_type: str) -> None:
     request = get("query={a}") if accept is None else get("query={a}", accept=accept)
     transport.read(request)
     reply = transport.respond(GraphQLResponse(Stage.EXECUTION, "{}"), request)
@@ -248,8 +248,8 @@ def test_the_accept_header_chooses_the_media_type(accept: str | None, media_type
 
 
 @pytest.mark.parametrize("accept", ["text/html", "image/*", "application/json;q=0", "*/*;q=0", "a/b;q=x"])
-def test_what_cannot_be_sent_is_406(accept: str) -> None:
-    assert refusal(get("query={a}", accept=accept)).status == 406
+def test_unsupported_accept_header_is_406(accept: str) -> None:
+    assert rejection(get("query={a}", accept=accept)).status == 406
 
 
 @pytest.mark.parametrize(
@@ -263,20 +263,20 @@ def test_what_cannot_be_sent_is_406(accept: str) -> None:
         (Stage.EXECUTION, '{"a":1}', 200, 200),
     ],
 )
-def test_the_stage_decides_the_status(stage: Stage, data: str | None, of_graphql: int, of_json: int) -> None:
-    answer = GraphQLResponse(stage, data, ({"message": "m"},))
-    assert transport.respond(answer, get("", accept=GRAPHQL)).status == of_graphql
-    assert transport.respond(answer, get("", accept=JSON)).status == of_json
+def test_status_depends_on_the_stage(stage: Stage, data: str | None, of_graphql: int, of_json: int) -> None:
+    response = GraphQLResponse(stage, data, ({"message": "m"},))
+    assert transport.respond(response, get("", accept=GRAPHQL)).status == of_graphql
+    assert transport.respond(response, get("", accept=JSON)).status == of_json
 
 
-def test_a_mutation_by_get_is_refused_with_allow_post() -> None:
+def test_rejected_mutation_with_get_has_allow_post() -> None:
     headers = dict(
         transport.respond(GraphQLResponse(Stage.METHOD, None, ({"message": "m"},)), get("")).headers
     )
     assert headers["Allow"] == "POST"
 
 
-def test_data_goes_out_as_the_database_wrote_it() -> None:
+def test_data_is_sent_exactly_as_the_database_returned_it() -> None:
     data = '{"b":1.50,  "a":"Zoë"}'
     assert (
         transport.respond(GraphQLResponse(Stage.EXECUTION, data), get("")).body
@@ -284,11 +284,11 @@ def test_data_goes_out_as_the_database_wrote_it() -> None:
     )
 
 
-def body_of(answer: GraphQLResponse) -> Any:
-    return json.loads(transport.respond(answer, get("")).body)
+def body_of(response: GraphQLResponse) -> Any:
+    return json.loads(transport.respond(response, get("")).body)
 
 
-def test_members_that_are_not_there_are_left_out() -> None:
+def test_absent_members_are_omitted() -> None:
     errors: Any = ({"message": "é", "path": ["a", 0]},)
     assert body_of(GraphQLResponse(Stage.PARSE, None, errors)) == {
         "errors": [{"message": "é", "path": ["a", 0]}]
@@ -312,25 +312,25 @@ def test_members_that_are_not_there_are_left_out() -> None:
         ("POST", "", "text/html", False),
     ],
 )
-def test_a_browser_without_a_query_gets_the_page(method: str, query: str, accept: str, page: bool) -> None:
+def test_browser_without_a_query_gets_the_page(method: str, query: str, accept: str, page: bool) -> None:
     request = Request("id", method, "/graphql/v1", query, {"accept": accept}, b"")
     assert transport.wants_page(request) is page
 
 
 @given(st.binary(max_size=200))
-def test_any_body_is_read_or_refused_and_never_an_internal_error(body: bytes) -> None:
+def test_any_body_is_read_or_rejected_with_400(body: bytes) -> None:
     try:
         transport.read(post(body))
     except ApiError as error:
-        assert error.status == 400  # noqa: PT017 - either outcome is right
+        assert error.status == 400  # noqa: PT017 - either outcome is valid
 
 
 @given(st.text(max_size=100))
-def test_any_accept_header_is_answered_or_406(accept: str) -> None:
+def test_any_accept_header_is_accepted_or_406(accept: str) -> None:
     try:
         transport.read(get("query={a}", accept=accept))
     except ApiError as error:
-        assert error.status == 406  # noqa: PT017 - either outcome is right
+        assert error.status == 406  # noqa: PT017 - either outcome is valid
 
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -343,6 +343,6 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
         max_leaves=10,
     )
 )
-def test_variables_arrive_as_they_were_sent(value: Any) -> None:
+def test_variables_are_read_unchanged(value: Any) -> None:
     body = json.dumps({"query": "{a}", "variables": {"v": value}}).encode()
     assert transport.read(post(body)).variables == {"v": value}

@@ -1,4 +1,4 @@
-"""Every name of a schema has one meaning, whatever tables, enums and composite types are called."""
+"""Type names stay unique for any names of tables, enums and composite types."""
 
 from __future__ import annotations
 
@@ -52,49 +52,49 @@ NAMES = st.builds(
 
 
 def spelled(parts: tuple[str, ...], *, inflection: bool) -> str:
-    """Return a table's name: in snake case if it is to be inflected."""
+    """Return a table's name, in snake case if it will be inflected."""
     if not inflection:
         return "".join(parts)
     return "_".join(re.sub("(?<=[a-z])(?=[A-Z])", "_", part) for part in parts).lower()
 
 
-def made_up(
+def catalog_of(
     tables: list[str], enums: list[str], composites: list[str], *, inflection: bool, features: frozenset[str]
 ) -> Catalog:
-    """Return a catalog in which every table has a column of each enum and of lists of it."""
-    made = MadeUp(INFLECTED if inflection else UNCHANGED, superuser=True, features=features)
+    """Return a catalog whose tables have a column of each enum and of arrays of it."""
+    builder = MadeUp(INFLECTED if inflection else UNCHANGED, superuser=True, features=features)
     types: dict[str, int] = {}
     for number, name in enumerate(enums):
-        types[f"e{number}"] = made.enum(name, "on", "off")
-        types[f"l{number}"] = made.array(types[f"e{number}"])
+        types[f"e{number}"] = builder.enum(name, "on", "off")
+        types[f"l{number}"] = builder.array(types[f"e{number}"])
     for name in composites:
-        made.composite(name)
+        builder.composite(name)
     for name in tables:
-        made.table(name, "id", "label", "parent_id", *types, types=types)
-        made.foreign_key(f"{name}_parent", name, ["parent_id"], tables[0])
-    return made.catalog()
+        builder.table(name, "id", "label", "parent_id", *types, types=types)
+        builder.foreign_key(f"{name}_parent", name, ["parent_id"], tables[0])
+    return builder.catalog()
 
 
 def schema_of(catalog: Catalog) -> RoleSchema:
     return RoleSchema(CatalogView(catalog, CatalogNames(catalog), "anon"))
 
 
-def check_whole(schema: RoleSchema) -> None:
-    """Fail unless every type has the name that it is found by, and the schema is valid to introspect."""
+def check_schema(schema: RoleSchema) -> None:
+    """Fail unless every type is found by its name and the schema is valid."""
     assert {name: type_.name for name, type_ in schema.schema.type_map.items()} == {
         name: name for name in schema.schema.type_map
     }
-    whole = eager(schema)
-    assert gql.validate_schema(whole) == []
-    assert whole.type_map.keys() == schema.schema.type_map.keys()
-    answer = gql.execute_sync(schema.schema, gql.parse(gql.get_introspection_query(descriptions=False)))
-    assert answer.errors is None
-    assert answer.data is not None
-    gql.build_client_schema(answer.data)  # type: ignore[arg-type]  # an introspection result
+    complete = eager(schema)
+    assert gql.validate_schema(complete) == []
+    assert complete.type_map.keys() == schema.schema.type_map.keys()
+    result = gql.execute_sync(schema.schema, gql.parse(gql.get_introspection_query(descriptions=False)))
+    assert result.errors is None
+    assert result.data is not None
+    gql.build_client_schema(result.data)  # type: ignore[arg-type]  # an introspection result
 
 
 def check_table(schema: RoleSchema, view: TableView, enums: int) -> None:
-    """Fail unless a table's root fields are its own, lead to its rows and take its enums' filters."""
+    """Fail unless a table's root fields return its rows and its filters use its enums."""
     for kind in TableFieldKind:
         root, fields = (
             (QUERY, schema.query_fields) if kind.value[0] == "" else (MUTATION, schema.mutation_fields)
@@ -128,22 +128,22 @@ def check_table(schema: RoleSchema, view: TableView, enums: int) -> None:
     st.booleans(),
     st.booleans(),
 )
-def test_each_table_and_enum_keeps_its_types_and_fields(
+def test_each_table_and_enum_has_its_own_types_and_fields(
     tables: list[tuple[str, ...]],
     enums: list[tuple[str, ...]],
     composites: list[tuple[str, ...]],
     inflection: bool,
     featured: bool,
 ) -> None:
-    taken: set[str] = set()
+    used: set[str] = set()
     names: list[list[str]] = []
-    for things in (tables, enums, composites):  # PostgreSQL has one name for a table and a type
-        spelt = [spelled(parts, inflection=inflection) for parts in things]
-        names.append([name for name in dict.fromkeys(spelt) if name not in taken])
-        taken.update(spelt)
-    catalog = made_up(*names, inflection=inflection, features=EVERY_FEATURE if featured else frozenset())
+    for group in (tables, enums, composites):  # tables and types share a namespace in PostgreSQL
+        spelt = [spelled(parts, inflection=inflection) for parts in group]
+        names.append([name for name in dict.fromkeys(spelt) if name not in used])
+        used.update(spelt)
+    catalog = catalog_of(*names, inflection=inflection, features=EVERY_FEATURE if featured else frozenset())
     schema = schema_of(catalog)
-    check_whole(schema)
+    check_schema(schema)
     for oid in catalog.tables:
         view = schema.view.table(oid)
         assert view is not None
@@ -153,39 +153,39 @@ def test_each_table_and_enum_keeps_its_types_and_fields(
 @pytest.mark.parametrize("features", [frozenset(), EVERY_FEATURE], ids=["plain", "features"])
 @pytest.mark.parametrize("inflection", [False, True], ids=["unchanged", "inflected"])
 @pytest.mark.parametrize("of_enums", [False, True], ids=["tables", "enums"])
-def test_names_with_every_ending_stand_beside_the_plain_one(
+def test_names_with_any_suffix_can_coexist(
     *, of_enums: bool, inflection: bool, features: frozenset[str]
 ) -> None:
     others = [spelled(("user", ending), inflection=inflection) for ending in ENDINGS]
     tables, enums = (["user"], others) if of_enums else (["user", *others], ["mood"])
-    catalog = made_up(tables, enums, [], inflection=inflection, features=features)
+    catalog = catalog_of(tables, enums, [], inflection=inflection, features=features)
     schema = schema_of(catalog)
-    check_whole(schema)
+    check_schema(schema)
     for oid in catalog.tables:
         view = schema.view.table(oid)
         assert view is not None
         check_table(schema, view, len(enums))
     assert catalog.base_names[min(catalog.tables)] == ("User" if inflection else "user")
-    reported = [problem for problem in catalog.problems if "the GraphQL name" in problem.message]
-    assert all(problem.clash for problem in reported)
-    assert len(reported) == len(catalog.registry.renamed)
+    problems = [problem for problem in catalog.problems if "the GraphQL name" in problem.message]
+    assert all(problem.clash for problem in problems)
+    assert len(problems) == len(catalog.registry.renamed)
 
 
 @pytest.mark.parametrize("feature", FEATURES)
-def test_a_feature_renames_no_type_that_the_schema_has_without_it(feature: str) -> None:
+def test_enabling_a_feature_renames_no_existing_type(feature: str) -> None:
     shared = ["text_search", "subscription", "j_s_o_n_path_filter", "string_search"]
     tables = ["user", *shared, *(spelled(("user", ending), inflection=True) for ending in ENDINGS)]
-    without = made_up(tables, ["mood"], [], inflection=True, features=frozenset())
-    featured = made_up(tables, ["mood"], [], inflection=True, features=frozenset({feature}))
-    assert featured.base_names == without.base_names
-    assert without.registry.types.items() <= featured.registry.types.items()
+    plain = catalog_of(tables, ["mood"], [], inflection=True, features=frozenset())
+    featured = catalog_of(tables, ["mood"], [], inflection=True, features=frozenset({feature}))
+    assert featured.base_names == plain.base_names
+    assert plain.registry.types.items() <= featured.registry.types.items()
 
 
-def test_a_table_keeps_the_name_of_a_type_that_a_feature_adds() -> None:
+def test_table_has_precedence_over_a_type_of_a_feature() -> None:
     tables = ["TextSearch", "StringSearchFilter", "JSONFilter", "JSONPath", "Subscription"]
-    catalog = made_up(tables, [], [], inflection=False, features=EVERY_FEATURE)
+    catalog = catalog_of(tables, [], [], inflection=False, features=EVERY_FEATURE)
     schema = schema_of(catalog)
-    check_whole(schema)
+    check_schema(schema)
     assert sorted(catalog.base_names.values()) == sorted(tables)
     assert catalog.registry.shared == {
         "JSONFilter": "JSONFilter_2",
@@ -210,7 +210,7 @@ def test_a_table_keeps_the_name_of_a_type_that_a_feature_adds() -> None:
     } <= {f"{problem.place}: {problem.message}" for problem in catalog.problems}
 
 
-def test_the_names_of_types_that_every_schema_has_are_reserved() -> None:
+def test_names_of_common_types_are_reserved() -> None:
     assert {*COMMON_TYPES, QUERY, MUTATION} == RESERVED_TYPES
     assert types_of_features({name: name for name in FEATURE_OF_SHARED_TYPE}).keys() == (
         FEATURE_OF_SHARED_TYPE.keys() - {"Subscription"}

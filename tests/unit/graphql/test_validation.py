@@ -1,4 +1,4 @@
-"""The quick check of a document accepts nothing that the rules refuse, and most of what they accept."""
+"""The quick check of documents: it accepts most valid documents and no invalid one."""
 
 from __future__ import annotations
 
@@ -90,19 +90,19 @@ WORDS = st.sampled_from(
 
 
 @pytest.mark.parametrize("text", USUAL)
-def test_a_usual_document_passes_the_check(text: str) -> None:
+def test_usual_document_passes_the_check(text: str) -> None:
     assert is_certainly_valid(adapt(parse(text), SCHEMA), SCHEMA)
     assert validate(SCHEMA, parse(text), RULES) == []
 
 
 @pytest.mark.parametrize("text", UNUSUAL)
-def test_an_invalid_document_does_not(text: str) -> None:
+def test_invalid_document_does_not_pass_the_check(text: str) -> None:
     assert not is_certainly_valid(adapt(parse(text), SCHEMA), SCHEMA)
     assert validate(SCHEMA, parse(text), RULES)
 
 
 def pieces(depth: int) -> st.SearchStrategy[str]:
-    """Return selections, most of them valid on some type."""
+    """Return selections, mostly valid on some type."""
     value = st.sampled_from(["1", '"x"', "$v", "null", "DRAFT", "[1]", "{}", "{title: 1}", "{kind: DRAFT}"])
     leaf = st.sampled_from(["id", "name", "title", "__typename", "x: id", "x: name", "...F", "...G"])
     if depth == 0:
@@ -129,7 +129,7 @@ def joined(selections: Sequence[str]) -> str:
 
 
 @given(*[st.lists(pieces(depth), min_size=1, max_size=3).map(joined) for depth in (3, 1, 1)])
-def test_what_passes_the_check_passes_the_rules(operation: str, first: str, second: str) -> None:
+def test_documents_that_pass_the_check_pass_the_rules(operation: str, first: str, second: str) -> None:
     used = {name for name in "FG" if f"...{name}" in operation + first + second}
     text = f"{{ {operation} }}"
     text += f" fragment F on Blog {{ {first} }}" if "F" in used else ""
@@ -139,7 +139,7 @@ def test_what_passes_the_check_passes_the_rules(operation: str, first: str, seco
 
 
 @given(st.lists(WORDS, max_size=25))
-def test_any_document_that_parses_passes_both_or_not_the_check(words: list[str]) -> None:
+def test_any_parsed_document_that_passes_the_check_passes_the_rules(words: list[str]) -> None:
     try:
         document = adapt(parse("{ blog { " + " ".join(words) + " } }"), SCHEMA)
     except GraphQLError:

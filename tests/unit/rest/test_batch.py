@@ -1,4 +1,4 @@
-"""How a batch is read, and how its answers are written."""
+"""Reading batch requests and writing their responses."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ VALUES = st.recursive(
 )
 
 
-def sent(body: Any, headers: dict[str, str] | None = None, path: str = "/rest/v1/") -> Request:
+def batch_request(body: Any, headers: dict[str, str] | None = None, path: str = "/rest/v1/") -> Request:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Request("id", "POST", path, "", JSON if headers is None else headers, content)
 
 
 def read(*requests: Any) -> tuple[Request, ...]:
-    return batch.read(sent({"requests": list(requests)}))
+    return batch.read(batch_request({"requests": list(requests)}))
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def read(*requests: Any) -> tuple[Request, ...]:
         ("/rest/v1/", "application/json", False),
     ],
 )
-def test_a_batch_is_recognised_by_its_content_type_at_the_root(
+def test_batch_is_recognised_by_its_content_type_at_the_root(
     path: str, content_type: str, expected: bool
 ) -> None:
-    assert batch.is_batch(sent({}, {"content-type": content_type}, path)) is expected
+    assert batch.is_batch(batch_request({}, {"content-type": content_type}, path)) is expected
 
 
-def test_a_request_has_its_own_headers_and_the_callers() -> None:
-    [found] = read(
+def test_request_has_its_own_headers_and_those_of_the_batch() -> None:
+    [parsed] = read(
         {
             "method": "PATCH",
             "path": "/a%20table?id=eq.1&select=*",
@@ -60,8 +60,8 @@ def test_a_request_has_its_own_headers_and_the_callers() -> None:
             "body": {"a": 1},
         }
     )
-    assert (found.method, found.path, found.query) == ("PATCH", "/rest/v1/a table", "id=eq.1&select=*")
-    assert found.headers == {
+    assert (parsed.method, parsed.path, parsed.query) == ("PATCH", "/rest/v1/a table", "id=eq.1&select=*")
+    assert parsed.headers == {
         "apikey": "k",
         "x-trace": "t",
         "prefer": "return=minimal",
@@ -70,92 +70,94 @@ def test_a_request_has_its_own_headers_and_the_callers() -> None:
     }
 
 
-def test_paths_may_begin_with_the_apis_prefix() -> None:
-    assert [one.path for one in read({"method": "GET", "path": "/rest/v1/rpc/f"})] == ["/rest/v1/rpc/f"]
+def test_paths_may_start_with_the_apis_prefix() -> None:
+    assert [each.path for each in read({"method": "GET", "path": "/rest/v1/rpc/f"})] == ["/rest/v1/rpc/f"]
 
 
-def test_numbers_and_names_of_a_body_stay_as_they_were_written() -> None:
+def test_body_of_a_request_is_passed_unchanged() -> None:
     text = (
         b'{"requests":[{"method":"POST","path":"/t","body": [ {"n": 1.10000000000000000001, "n":2e400} ] }]}'
     )
-    [found] = batch.read(sent(text))
-    assert found.body == b'[ {"n": 1.10000000000000000001, "n":2e400} ]'
+    [parsed] = batch.read(batch_request(text))
+    assert parsed.body == b'[ {"n": 1.10000000000000000001, "n":2e400} ]'
 
 
-def test_numbers_may_have_more_digits_than_python_reads() -> None:
+def test_numbers_may_have_more_digits_than_python_allows() -> None:
     body = b'{"n":' + b"1" * 5000 + b"}"
-    [found] = batch.read(sent(b'{"requests":[{"method":"POST","path":"/t","body":' + body + b"}]}"))
-    assert found.body == body
+    [parsed] = batch.read(batch_request(b'{"requests":[{"method":"POST","path":"/t","body":' + body + b"}]}"))
+    assert parsed.body == body
 
 
 @pytest.mark.parametrize("member", ["method", "path", "headers"])
-def test_long_numbers_in_the_place_of_texts_are_refused(member: str) -> None:
+def test_long_numbers_instead_of_strings_are_rejected(member: str) -> None:
     request = {"method": '"GET"', "path": '"/t"', "headers": "{}", member: "1" * 5000}
     text = ",".join(f'"{name}":{value}' for name, value in request.items())
     with pytest.raises(ApiError) as caught:
-        batch.read(sent(f'{{"requests":[{{{text}}}]}}'.encode()))
+        batch.read(batch_request(f'{{"requests":[{{{text}}}]}}'.encode()))
     assert (caught.value.status, caught.value.code, caught.value.index) == (400, "PGRST102", 0)
 
 
-def test_however_deep_a_batch_is_nested_it_is_refused_with_its_reason() -> None:
+def test_nested_headers_of_any_depth_are_rejected() -> None:
     for depth in range(1, 1200):
         headers = b"[" * depth + b"]" * depth
         with pytest.raises(ApiError) as caught:
-            batch.read(sent(b'{"requests":[{"method":"GET","path":"/t","headers":' + headers + b"}]}"))
+            batch.read(
+                batch_request(b'{"requests":[{"method":"GET","path":"/t","headers":' + headers + b"}]}")
+            )
         assert (caught.value.status, caught.value.code) == (400, "PGRST102")
 
 
 @pytest.mark.parametrize("constant", [b"NaN", b"Infinity", b"-Infinity"])
-def test_what_only_python_takes_for_json_is_refused(constant: bytes) -> None:
+def test_constants_that_only_python_accepts_are_rejected(constant: bytes) -> None:
     with pytest.raises(ApiError):
-        batch.read(sent(b'{"requests":[{"method":"POST","path":"/t","body":' + constant + b"}]}"))
+        batch.read(batch_request(b'{"requests":[{"method":"POST","path":"/t","body":' + constant + b"}]}"))
 
 
-def test_a_body_that_is_not_json_is_passed_as_a_text() -> None:
-    [found] = read(
+def test_body_that_is_not_json_is_a_string() -> None:
+    [parsed] = read(
         {"method": "POST", "path": "/t", "headers": {"content-type": "text/csv"}, "body": "a\n1\n"}
     )
-    assert found.body == b"a\n1\n"
-    [found] = read({"method": "POST", "path": "/t", "body": "a"})
-    assert found.body == b'"a"'
+    assert parsed.body == b"a\n1\n"
+    [parsed] = read({"method": "POST", "path": "/t", "body": "a"})
+    assert parsed.body == b'"a"'
 
 
-GOOD = {"method": "GET", "path": "/t"}
+VALID = {"method": "GET", "path": "/t"}
 
 
 @pytest.mark.parametrize(
     ("requests", "index", "message"),
     [
-        ([GOOD, {"method": "GET"}], 1, 'must have the members "method" and "path"'),
-        ([{**GOOD, "extra": 1}], 0, "must have the members"),
-        ([GOOD, GOOD, 5], 2, "must have the members"),
-        ([{**GOOD, "method": "TRACE"}], 0, "method of a request must be one of"),
-        ([{**GOOD, "method": ["GET"]}], 0, "method of a request must be one of"),
-        ([{**GOOD, "path": "t"}], 0, 'must start with "/"'),
-        ([{**GOOD, "path": 5}], 0, 'must start with "/"'),
-        ([{**GOOD, "path": "/\ud800"}], 0, 'must start with "/"'),
-        ([{**GOOD, "path": "/%zz"}], 0, "percent-encoding"),
-        ([{**GOOD, "path": "/rest/v1/?a"}], 0, "must name a table or a function"),
-        ([{**GOOD, "headers": {"a": 1}}], 0, "object of strings"),
-        ([{**GOOD, "headers": []}], 0, "object of strings"),
+        ([VALID, {"method": "GET"}], 1, 'must have the members "method" and "path"'),
+        ([{**VALID, "extra": 1}], 0, "must have the members"),
+        ([VALID, VALID, 5], 2, "must have the members"),
+        ([{**VALID, "method": "TRACE"}], 0, "method of a request must be one of"),
+        ([{**VALID, "method": ["GET"]}], 0, "method of a request must be one of"),
+        ([{**VALID, "path": "t"}], 0, 'must start with "/"'),
+        ([{**VALID, "path": 5}], 0, 'must start with "/"'),
+        ([{**VALID, "path": "/\ud800"}], 0, 'must start with "/"'),
+        ([{**VALID, "path": "/%zz"}], 0, "percent-encoding"),
+        ([{**VALID, "path": "/rest/v1/?a"}], 0, "must name a table or a function"),
+        ([{**VALID, "headers": {"a": 1}}], 0, "object of strings"),
+        ([{**VALID, "headers": []}], 0, "object of strings"),
         (
-            [{**GOOD, "headers": {"Authorization": "Bearer x"}}],
+            [{**VALID, "headers": {"Authorization": "Bearer x"}}],
             0,
             "The header authorization is only allowed on the batch itself",
         ),
-        ([{**GOOD, "headers": {"apikey": "x"}}], 0, "The header apikey is only allowed on the batch itself"),
-        ([{**GOOD, "headers": {"Cookie": "x"}}], 0, "The header cookie is only allowed on the batch itself"),
-        ([{**GOOD, "headers": {"Host": "x"}}], 0, "The header host is only allowed on the batch itself"),
+        ([{**VALID, "headers": {"apikey": "x"}}], 0, "The header apikey is only allowed on the batch itself"),
+        ([{**VALID, "headers": {"Cookie": "x"}}], 0, "The header cookie is only allowed on the batch itself"),
+        ([{**VALID, "headers": {"Host": "x"}}], 0, "The header host is only allowed on the batch itself"),
         (
-            [{**GOOD, "headers": {"X-Request-Id": "x"}}],
+            [{**VALID, "headers": {"X-Request-Id": "x"}}],
             0,
             "The header x-request-id is only allowed on the batch itself",
         ),
-        ([{**GOOD, "headers": {"Prefer": "a, tx=rollback"}}], 0, "only allowed on the batch itself"),
-        ([{**GOOD, "headers": {"Content-Type": "text/csv"}, "body": [1]}], 0, "must be a string"),
+        ([{**VALID, "headers": {"Prefer": "a, tx=rollback"}}], 0, "only allowed on the batch itself"),
+        ([{**VALID, "headers": {"Content-Type": "text/csv"}, "body": [1]}], 0, "must be a string"),
     ],
 )
-def test_an_invalid_request_is_reported_with_its_place(requests: list[Any], index: int, message: str) -> None:
+def test_invalid_request_is_rejected_with_its_index(requests: list[Any], index: int, message: str) -> None:
     with pytest.raises(ApiError, match=message) as caught:
         read(*requests)
     assert (caught.value.status, caught.value.index) == (400, index)
@@ -167,21 +169,21 @@ def test_an_invalid_request_is_reported_with_its_place(requests: list[Any], inde
         b"", b"[]", b"5", b"{}", b'{"requests": {}}', b'{"requests": []}', b'{"requests": [], "more": 1}',
         b"\xff",
         b'{"requests": [', b'{"requests": [{]}', b"{" * 100_000, b'{"requests":' + b"[" * 100_000,
-        json.dumps({"requests": [GOOD] * (batch.MAX_REQUESTS + 1)}).encode(),
+        json.dumps({"requests": [VALID] * (batch.MAX_REQUESTS + 1)}).encode(),
     ],
 )  # fmt: skip
-def test_what_is_no_batch_is_refused(body: bytes) -> None:
+def test_invalid_batch_is_rejected(body: bytes) -> None:
     with pytest.raises(ApiError) as caught:
-        batch.read(sent(body))
+        batch.read(batch_request(body))
     assert (caught.value.status, caught.value.code, caught.value.index) == (400, "PGRST102", None)
 
 
-def test_the_largest_batch_is_read() -> None:
-    assert len(read(*[GOOD] * batch.MAX_REQUESTS)) == batch.MAX_REQUESTS
+def test_largest_batch_is_read() -> None:
+    assert len(read(*[VALID] * batch.MAX_REQUESTS)) == batch.MAX_REQUESTS
 
 
-def test_answers_stand_in_their_order_with_json_as_it_is() -> None:
-    found = batch.combined_reply(
+def test_responses_are_in_order_and_json_is_unchanged() -> None:
+    parsed = batch.combined_reply(
         [
             Reply(200, (("Content-Type", "application/json; charset=utf-8"),), b'[{"n":1.10}]'),
             Reply(204, (("Set-Cookie", "a"), ("Set-Cookie", "b")), b""),
@@ -189,35 +191,39 @@ def test_answers_stand_in_their_order_with_json_as_it_is() -> None:
             Reply(200, (("Content-Type", "application/octet-stream"),), b"\xff"),
         ]
     )
-    assert found.status == 200
-    assert b'"body":[{"n":1.10}]' in found.body
-    assert [one["body"] for one in json.loads(found.body)] == [[{"n": 1.1}], None, "é\n", {"base64": "/w=="}]
-    assert json.loads(found.body)[1] == {"status": 204, "headers": {"Set-Cookie": "a, b"}, "body": None}
+    assert parsed.status == 200
+    assert b'"body":[{"n":1.10}]' in parsed.body
+    assert [each["body"] for each in json.loads(parsed.body)] == [
+        [{"n": 1.1}],
+        None,
+        "é\n",
+        {"base64": "/w=="},
+    ]
+    assert json.loads(parsed.body)[1] == {"status": 204, "headers": {"Set-Cookie": "a, b"}, "body": None}
 
 
 @given(st.dictionaries(st.text(), VALUES), st.sampled_from([None, 1, "\t"]))
-def test_an_object_comes_apart_into_its_members(value: dict[str, Any], indent: Any) -> None:
-    found = members(json.dumps(value, indent=indent))
-    assert found is not None
-    assert {name: json.loads(text) for name, text in found.items()} == value
+def test_object_is_split_into_its_members(value: dict[str, Any], indent: Any) -> None:
+    parsed = members(json.dumps(value, indent=indent))
+    assert parsed is not None
+    assert {name: json.loads(text) for name, text in parsed.items()} == value
 
 
 @given(st.lists(VALUES), st.sampled_from([None, 1, "\t"]))
-def test_an_array_comes_apart_into_its_elements(value: list[Any], indent: Any) -> None:
-    found = elements(json.dumps(value, indent=indent))
-    assert found is not None
-    assert [json.loads(text) for text in found] == value
+def test_array_is_split_into_its_elements(value: list[Any], indent: Any) -> None:
+    parsed = elements(json.dumps(value, indent=indent))
+    assert parsed is not None
+    assert [json.loads(text) for text in parsed] == value
 
 
 @given(st.text('{}[],:" \n01.e-atrufls\\', max_size=30))
-def test_whatever_is_taken_apart_is_json_and_nothing_else_is(text: str) -> None:
-    """The reader of JSON that everybody knows agrees."""
+def test_only_valid_json_is_split(text: str) -> None:
     try:
         expected = json.loads(text)
     except ValueError:
-        for take in (members, elements):
-            with pytest.raises(ValueError):  # noqa: PT011 - any says that it is none
-                take(text)
+        for split in (members, elements):
+            with pytest.raises(ValueError):  # noqa: PT011 - any ValueError
+                split(text)
     else:
         assert (members(text) is not None) == isinstance(expected, dict)
         assert (elements(text) is not None) == isinstance(expected, list)

@@ -1,4 +1,4 @@
-"""The rows of a request's body: which columns they bring, and what is no body at all."""
+"""The rows and columns of a request body."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ CSV = "text/csv; charset=utf-8"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def refusal(body: bytes, content_type: str | None = None) -> str:
-    """Return the message with which a body is refused."""
+def rejection(body: bytes, content_type: str | None = None) -> str:
+    """Return the error message for a rejected body."""
     with pytest.raises(ApiError) as caught:
         read_rows(body, content_type, None)
     assert (caught.value.status, caught.value.code) == (400, "PGRST102")
     return caught.value.message
 
 
-def test_json_is_passed_as_it_is_and_names_its_columns() -> None:
-    """Sorted, so that requests with other orders of keys share a statement."""
+def test_json_is_passed_unchanged_with_its_columns() -> None:
+    """Columns are sorted so that the order of keys does not change the statement."""
     text = '[{"b": 1,  "a": 2}, {"a": 3, "b": 1.0}]'
     assert read_rows(text.encode(), None, None) == Payload(RowShape(("a", "b"), True), text)
     assert read_rows(b'{"b": 1, "b": 2}', "application/json; charset=utf-8", None).shape.columns == ("b",)
@@ -34,7 +34,7 @@ def test_json_is_passed_as_it_is_and_names_its_columns() -> None:
     assert read_rows(b" [ ] ", None, None) == read_rows(b"7", None, None) == NO_ROWS
 
 
-def test_chosen_columns_spare_the_parsing() -> None:
+def test_body_is_not_parsed_if_columns_are_given() -> None:
     assert read_rows(b' {"a": ', None, ("b", "a", "b")) == Payload(RowShape(("a", "b"), False), ' {"a": ')
     assert read_rows(b"\n[nonsense", None, ("a",)).shape.many
 
@@ -42,11 +42,11 @@ def test_chosen_columns_spare_the_parsing() -> None:
 @pytest.mark.parametrize(
     "body", ["", "{", "[1,]", '{"a": Infinity}', '{"a": "\t"}', "{'a': 1}", '{"a": 1} x', "\ufeff{}"]
 )
-def test_anything_but_json_is_refused(body: str) -> None:
-    assert refusal(body.encode()) == "Empty or invalid json"
+def test_invalid_json_is_rejected(body: str) -> None:
+    assert rejection(body.encode()) == "Empty or invalid json"
 
 
-def test_forms_are_one_object_of_texts() -> None:
+def test_form_is_one_object_of_strings() -> None:
     form = "application/x-www-form-urlencoded"
     payload = read_rows(b"a=1+2&b=%C3%A4&a=3&c", form, None)
     assert (json.loads(payload.text), payload.shape.many) == ({"a": "3", "b": "ä", "c": ""}, False)
@@ -55,8 +55,8 @@ def test_forms_are_one_object_of_texts() -> None:
     assert read_rows(b"a=1&b=2", form, ("a",)).shape.columns == ("a",)
 
 
-def test_csv_has_a_header_and_a_word_for_null() -> None:
-    """Quotes, commas, line ends and empty lines as RFC 4180 has them; quoted cells are texts."""
+def test_csv_has_a_header_and_null() -> None:
+    """Quotes, commas, line ends and empty lines follow RFC 4180; quoted cells are strings."""
     body = 'a,"b ""c"""\r\n1,\r\n\r\nNULL,"x,\n""y"""\r\n"NULL ",null\r\n"","NULL"\n"a,""NULL"",",""""\r\n'
     payload = read_rows(body.encode(), CSV, None)
     assert json.loads(payload.text) == [
@@ -84,11 +84,11 @@ def test_csv_has_a_header_and_a_word_for_null() -> None:
         (b"a,b\n1,\xff", "Empty or invalid json"),
     ],
 )
-def test_csv_that_cannot_be_understood_is_refused(body: bytes, message: str) -> None:
-    assert refusal(body, CSV) == message
+def test_malformed_csv_is_rejected(body: bytes, message: str) -> None:
+    assert rejection(body, CSV) == message
 
 
-def test_a_long_cell_is_no_mistake() -> None:
+def test_csv_cells_may_be_long() -> None:
     payload = read_rows(b'a\n"' + b"x" * 500_000 + b'"', CSV, None)
     assert len(json.loads(payload.text)[0]["a"]) == 500_000
 
@@ -97,7 +97,7 @@ def test_a_long_cell_is_no_mistake() -> None:
     header=st.lists(TEXTS, min_size=1, max_size=4, unique=True).filter(lambda names: names != [""]),
     data=st.data(),
 )
-def test_any_csv_says_what_was_written(header: list[str], data: st.DataObject) -> None:
+def test_any_csv_is_read_as_it_was_written(header: list[str], data: st.DataObject) -> None:
     cells = st.lists(TEXTS, min_size=len(header), max_size=len(header))
     lines = data.draw(st.lists(cells.filter(lambda line: line != [""]), min_size=1, max_size=5))
     written = io.StringIO()
@@ -115,12 +115,12 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from([None, ("a",)]))
-def test_any_json_is_rows_or_refused(value: Any, columns: tuple[str, ...] | None) -> None:
+def test_any_json_is_read_or_rejected(value: Any, columns: tuple[str, ...] | None) -> None:
     body = json.dumps(value)
     try:
         payload = read_rows(body.encode(), None, columns)
     except ApiError as error:
-        assert error.message == "All object keys must match"  # noqa: PT017 - either outcome is right
+        assert error.message == "All object keys must match"  # noqa: PT017 - either outcome is valid
         assert isinstance(value, list)
         assert not all(isinstance(row, dict) and row.keys() == value[0].keys() for row in value)
         return
@@ -134,7 +134,7 @@ def test_any_json_is_rows_or_refused(value: Any, columns: tuple[str, ...] | None
     assert payload.shape.many is not isinstance(value, dict)
 
 
-def test_objects_report_the_members_that_all_of_them_have() -> None:
+def test_common_members_of_objects_are_returned() -> None:
     shape = read_objects(b'[{"id": 1, "a": 2}, {"id": 2, "b": 3}]', None).shape
     assert shape == RowShape(("a", "b", "id"), True, common=("id",))
     assert read_objects(b'{"id": 1, "a": 2}', None).shape == RowShape(("a", "id"), False, common=("a", "id"))
@@ -142,7 +142,7 @@ def test_objects_report_the_members_that_all_of_them_have() -> None:
 
 
 @pytest.mark.parametrize("ids", [[1, 1], ["1", 1], [9007199254740993, 9007199254740993]])
-def test_two_objects_for_one_row_are_refused(ids: list[Any]) -> None:
+def test_two_objects_with_the_same_key_are_rejected(ids: list[Any]) -> None:
     body = json.dumps([{"id": each} for each in ids]).encode()
     with pytest.raises(ApiError, match="All objects must differ in the key columns: id"):
         check_keys(read_objects(body, None).objects, ("id",))

@@ -1,4 +1,4 @@
-"""How filters and logic trees are read, and their values lifted out of them."""
+"""Parsing of filters and logic trees, with their values as parameters."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ TREES: st.SearchStrategy[LogicTree] = st.recursive(
 
 
 def quoted(text: str) -> str:
-    """Put any text into double quotes."""
+    """Return a text in double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def begun(operation: FilterOperation) -> str:
-    """Write all of an operation but its values."""
+def prefix_of(operation: FilterOperation) -> str:
+    """Return an operation without its values."""
     modifier = {None: "", "language": "(fr)"}.get(operation.modifier, f"({operation.modifier})")
     return f"{'not.' * operation.negated}{operation.operator}{modifier}."
 
 
 def written(tree: LogicTree, values: list[str]) -> str:
-    """Write a tree as a client would, taking the values that it has from the list."""
+    """Return a tree as a client would write it, using up values from the list."""
     if isinstance(tree, LogicGroup):
         parts = ",".join(written(part, values) for part in tree.parts)
         return f"{'not.' * tree.negated}{'and' if tree.every else 'or'}({parts})"
@@ -81,7 +81,7 @@ def written(tree: LogicTree, values: list[str]) -> str:
         value = f"({quoted(values.pop(0))},x)"
     else:
         value = quoted(values.pop(0))
-    return f"{quoted(tree.name)}{path}.{begun(operation)}{value}"
+    return f"{quoted(tree.name)}{path}.{prefix_of(operation)}{value}"
 
 
 def literals(tree: LogicTree, values: list[str]) -> list[str]:
@@ -99,34 +99,33 @@ def literals(tree: LogicTree, values: list[str]) -> list[str]:
 
 
 @given(TREES, st.lists(TEXTS, min_size=20, max_size=20))
-def test_logic_trees_are_read_as_they_were_written(tree: LogicTree, values: list[str]) -> None:
+def test_logic_trees_are_parsed_as_written(tree: LogicTree, values: list[str]) -> None:
     text = written(LogicGroup(True, False, (tree,)), list(values))
-    way, read, found = read_logic("and", text.removeprefix("and"))
-    assert (way, read) == ((), LogicGroup(True, False, (tree,)))
-    assert list(found) == literals(tree, list(values))
+    path, read, literal_values = read_logic("and", text.removeprefix("and"))
+    assert (path, read) == ((), LogicGroup(True, False, (tree,)))
+    assert list(literal_values) == literals(tree, list(values))
 
 
 @given(COMPARISONS, TEXTS)
-def test_filters_are_read_as_they_were_written(operation: FilterOperation, value: str) -> None:
+def test_filters_are_parsed_as_written(operation: FilterOperation, value: str) -> None:
     if operation.word is not None:
-        assert read_filter(begun(operation) + operation.word) == (operation, ())
+        assert read_filter(prefix_of(operation) + operation.word) == (operation, ())
     elif operation.operator == "in":
-        read, [found] = read_filter(f"{begun(operation)}({quoted(value)})")
-        assert (read, found) == (operation, array_literal([value]))
+        read, [array] = read_filter(f"{prefix_of(operation)}({quoted(value)})")
+        assert (read, array) == (operation, array_literal([value]))
     else:
         leaf = LogicFilter("", (), operation)
-        assert read_filter(begun(operation) + value) == (operation, tuple(literals(leaf, [value])))
+        assert read_filter(prefix_of(operation) + value) == (operation, tuple(literals(leaf, [value])))
 
 
 @given(st.lists(TEXTS.filter(lambda text: "\n" not in text and "\r" not in text), min_size=2, max_size=4))
-def test_array_literals_keep_their_elements(elements: list[str]) -> None:
+def test_array_literals_are_quoted_correctly(elements: list[str]) -> None:
     literal = array_literal(elements)
     [read] = csv.reader([literal[1:-1]], doublequote=False, escapechar="\\", strict=True)
     assert read == elements
 
 
-def test_an_empty_list_has_no_element() -> None:
-    """``in.()`` is true for nothing."""
+def test_empty_list_of_in_has_no_element() -> None:
     assert read_filter("in.()") == (FilterOperation("in"), ("{}",))
     assert read_filter("not.in.()") == (FilterOperation("in", True), ("{}",))
     assert read_filter('in.("")')[1] == ('{""}',)
@@ -155,12 +154,12 @@ def test_an_empty_list_has_no_element() -> None:
         ("eq.", ("",)),
     ],
 )
-def test_forms_of_values(text: str, values: tuple[str, ...]) -> None:
+def test_filter_values_are_parsed(text: str, values: tuple[str, ...]) -> None:
     assert read_filter(text)[1] == values
 
 
 @pytest.mark.parametrize(
-    ("name", "way", "negated"),
+    ("name", "path", "negated"),
     [
         ("or", (), False),
         ("not.or", (), True),
@@ -169,31 +168,32 @@ def test_forms_of_values(text: str, values: tuple[str, ...]) -> None:
         ("kids.toys.or", ("kids", "toys"), False),
     ],
 )
-def test_the_name_of_a_tree_says_where_it_belongs(name: str, way: tuple[str, ...], negated: bool) -> None:
+def test_name_of_a_tree_contains_its_path_and_negation(
+    name: str, path: tuple[str, ...], negated: bool
+) -> None:
     leaf = LogicFilter("a", (), FilterOperation("eq"))
-    assert read_logic(name, "(a.eq.1)") == (way, LogicGroup(False, negated, (leaf,)), ("1",))
+    assert read_logic(name, "(a.eq.1)") == (path, LogicGroup(False, negated, (leaf,)), ("1",))
 
 
 @given(st.text(st.sampled_from('abeqindtsorl*,.:()"\\->!é 0_{}'), max_size=24))
-def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
-    """Nothing but a refusal with PGRST100 can come of a text that makes no sense."""
+def test_any_text_is_parsed_or_rejected_with_pgrst100(text: str) -> None:
     for read in (read_filter, lambda value: read_logic("or", value)):
         try:
             read(text)
         except ApiError as error:
-            assert (error.status, error.code) == (400, "PGRST100")  # noqa: PT017 - most texts are refused
+            assert (error.status, error.code) == (400, "PGRST100")  # noqa: PT017 - most texts are rejected
 
 
-@pytest.mark.parametrize("behind", [")", " ", "x", ",id.eq.3"])
-def test_nothing_is_read_behind_what_is_complete(behind: str) -> None:
+@pytest.mark.parametrize("suffix", [")", " ", "x", ",id.eq.3"])
+def test_text_after_a_complete_filter_is_ignored(suffix: str) -> None:
     for text in ("in.(1,2)", "in.(1,(2)", "not.is.null"):
-        assert read_filter(text + behind) == read_filter(text)
-    assert read_logic("or", "(a.eq.1,b.in.(2))" + behind) == read_logic("or", "(a.eq.1,b.in.(2))")
-    assert read_filter("eq.1" + behind) == (FilterOperation("eq"), ("1" + behind,))
+        assert read_filter(text + suffix) == read_filter(text)
+    assert read_logic("or", "(a.eq.1,b.in.(2))" + suffix) == read_logic("or", "(a.eq.1,b.in.(2))")
+    assert read_filter("eq.1" + suffix) == (FilterOperation("eq"), ("1" + suffix,))
 
 
-def test_trees_too_deep_are_refused() -> None:
-    """A value may be as long as a URL, but not nest without end."""
+def test_deeply_nested_trees_are_rejected() -> None:
+    """Even a valid URL could nest too deeply for recursion."""
     deep = "(and" * (MAX_LOGIC_DEPTH - 1) + "(a.eq.1)" + ")" * (MAX_LOGIC_DEPTH - 1)
     assert read_logic("or", deep)
     with pytest.raises(ApiError) as caught:

@@ -1,14 +1,15 @@
-"""Which of several functions a request calls, by the names of what it gives."""
+"""How a request chooses an overloaded function by its argument names."""
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
 from dataapi.catalog.model import Argument, Catalog, Function, Type, TypeKind, Volatility
 from dataapi.http.errors import ApiError
 from dataapi.rest.parse.request import CallShape
-from dataapi.rest.plan.functions import choose, is_callable
+from dataapi.rest.plan.functions import always_ambiguous, choose, is_callable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,35 +30,35 @@ CATALOG = Catalog(
 
 
 def function(*arguments: str, type_: str = "integer") -> Function:
-    listed = tuple(
+    parameters = tuple(
         Argument(text.rstrip("="), TYPES[type_], "1" if text.endswith("=") else None) for text in arguments
     )
     oid = hash(arguments) % 1000
-    return Function(oid, "api", "f", listed, 100, False, 0, (), Volatility.STABLE, (), None, ())
+    return Function(oid, "api", "f", parameters, 100, False, 0, (), Volatility.STABLE, (), None, ())
 
 
 def chosen(candidates: Iterable[Function], *names: str, media_type: str | None = None) -> Function | None:
-    """Return the function that takes the names."""
-    found = choose(CATALOG, list(candidates), CallShape(frozenset(names), media_type))
-    return None if found is None else found.function
+    """Return the function that a call with these names chooses."""
+    choice = choose(CATALOG, list(candidates), CallShape(frozenset(names), media_type))
+    return None if choice is None else choice.function
 
 
-def test_required_arguments_must_all_be_given_and_nothing_unknown() -> None:
-    one = function("a", "b", "c=", "d=")
+def test_required_arguments_must_be_given_and_unknown_ones_must_not() -> None:
+    candidate = function("a", "b", "c=", "d=")
     for names in ("ab", "abc", "abd", "abcd"):
-        assert chosen([one], *names) is one
+        assert chosen([candidate], *names) is candidate
     for names in ("", "a", "acd", "abe"):
-        assert chosen([one], *names) is None
+        assert chosen([candidate], *names) is None
 
 
-def test_a_function_of_optional_arguments_takes_any_of_them() -> None:
-    one = function("a=", "b=")
+def test_optional_arguments_may_be_omitted() -> None:
+    candidate = function("a=", "b=")
     for names in ("", "a", "b", "ab"):
-        assert chosen([one], *names) is one
-    assert chosen([one], "c") is None
+        assert chosen([candidate], *names) is candidate
+    assert chosen([candidate], "c") is None
 
 
-def test_a_function_of_no_arguments_takes_none() -> None:
+def test_function_without_arguments_accepts_none() -> None:
     none = function()
     assert chosen([none]) is none
     assert chosen([none], media_type="application/json") is none
@@ -65,27 +66,27 @@ def test_a_function_of_no_arguments_takes_none() -> None:
     assert chosen([none], media_type="text/plain") is None
 
 
-def test_the_whole_body_is_taken_when_no_function_takes_the_names() -> None:
-    whole, named = function("", type_="json"), function("a")
-    assert chosen([whole, named], "a", media_type="application/json") is named
-    assert chosen([whole, named], "b", media_type="application/json") is whole
-    assert chosen([whole], media_type="text/plain") is None
+def test_whole_body_is_the_argument_if_no_function_has_the_names() -> None:
+    body_function, named = function("", type_="json"), function("a")
+    assert chosen([body_function, named], "a", media_type="application/json") is named
+    assert chosen([body_function, named], "b", media_type="application/json") is body_function
+    assert chosen([body_function], media_type="text/plain") is None
     assert chosen([function("", type_="bytea")], media_type="application/octet-stream") is not None
-    assert chosen([whole]) is None
+    assert chosen([body_function]) is None
 
 
-def test_several_that_fit_are_ambiguous() -> None:
-    """PGRST203 with 300, naming each with its arguments and their types, in an order of their own."""
+def test_several_matching_functions_are_ambiguous() -> None:
+    """The order of the listed functions must not depend on their order in the catalog."""
     candidates = [function("a", "b="), function("a", type_="text"), function("a")]
     with pytest.raises(ApiError) as caught:
         chosen(candidates, "a")
     assert (caught.value.status, caught.value.code) == (300, "PGRST203")
-    listed = "api.f(a => integer), api.f(a => text), api.f(a => integer, b => integer)"
-    assert caught.value.message.endswith(f"between: {listed}")
+    parameters = "api.f(a => integer), api.f(a => text), api.f(a => integer, b => integer)"
+    assert caught.value.message.endswith(f"between: {parameters}")
     assert chosen(candidates, "a", "b") is candidates[0]
 
 
-def test_an_empty_name_means_the_nameless_argument_of_a_json_body() -> None:
+def test_empty_name_is_the_unnamed_argument_of_a_json_body() -> None:
     text, named = function("", type_="text"), function("a")
     assert chosen([named, text], "", media_type="application/json") is text
     assert chosen([function()], "", media_type="application/json") is None
@@ -96,7 +97,7 @@ def test_an_empty_name_means_the_nameless_argument_of_a_json_body() -> None:
         chosen([text, function("", type_="json")], "", media_type="application/json")
 
 
-def test_nameless_arguments_cannot_be_given_unless_one_takes_the_whole_body() -> None:
+def test_unnamed_arguments_only_work_for_a_whole_body() -> None:
     assert is_callable(CATALOG, function("a", "b="))
     assert is_callable(CATALOG, function())
     assert is_callable(CATALOG, function("", type_="json"))
@@ -109,10 +110,45 @@ NAMES = st.frozensets(st.sampled_from("abcde"), max_size=5)
 
 
 @given(NAMES, NAMES, NAMES)
-def test_a_function_is_chosen_exactly_when_postgresql_could_call_it(
+def test_function_is_chosen_if_and_only_if_postgresql_could_call_it(
     required: frozenset[str], optional: frozenset[str], names: frozenset[str]
 ) -> None:
     optional = optional - required
-    one = function(*sorted(required), *(f"{name}=" for name in sorted(optional)))
-    could = required <= names <= required | optional
-    assert (chosen([one], *names) is one) == could
+    candidate = function(*sorted(required), *(f"{name}=" for name in sorted(optional)))
+    callable_ = required <= names <= required | optional
+    assert (chosen([candidate], *names) is candidate) == callable_
+
+
+OVERLOADS = st.lists(st.tuples(NAMES, NAMES), min_size=2, max_size=4)
+
+
+@given(OVERLOADS)
+def test_every_call_of_an_ambiguous_function_fails(
+    shapes: list[tuple[frozenset[str], frozenset[str]]],
+) -> None:
+    overloads = [
+        function(*sorted(required), *(f"{name}=" for name in sorted(optional - required)))
+        for required, optional in shapes
+    ]
+    one, (required, optional) = overloads[0], shapes[0]
+    error = always_ambiguous(CATALOG, one, overloads)
+    for count in range(len(optional - required) + 1):
+        for chosen_names in combinations(sorted(optional - required), count):
+            if error is not None:
+                with pytest.raises(ApiError) as caught:
+                    chosen(overloads, *required, *chosen_names)
+                assert caught.value.code == error.code
+
+
+def test_function_is_ambiguous_if_another_one_accepts_all_its_names() -> None:
+    def is_ambiguous(one: Function, other: Function) -> bool:
+        return always_ambiguous(CATALOG, one, [one, other]) is not None
+
+    assert is_ambiguous(function("a"), function("a", type_="text"))
+    assert is_ambiguous(function(), function("a="))
+    assert not is_ambiguous(function("a="), function()), "calls with the argument are clear"
+    assert not is_ambiguous(function("a"), function("a", "b"))
+    whole = function("", type_="json")
+    assert not is_ambiguous(whole, function("", type_="text")), "their media types differ"
+    assert is_ambiguous(whole, function("", type_="json"))
+    assert always_ambiguous(CATALOG, whole, [whole]) is None

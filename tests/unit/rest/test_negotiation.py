@@ -1,4 +1,4 @@
-"""Which form an answer takes, by the ``Accept`` header and by what there is."""
+"""The response format chosen by the ``Accept`` header."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ANY_ROWS = RowHandler("*/*", "public.any_rows", 0, Content.TEXT)
 
 
 def kind(accept: str | None, **offers: object) -> tuple[MediaKind, str]:
-    """Return how the body is made and what the answer says of it."""
+    """Return the kind and content type of a response."""
     media = negotiate(accept, Offers(**offers))  # type: ignore[arg-type]
     return media.kind, media.content_type
 
 
 @pytest.mark.parametrize(
-    ("accept", "made", "content_type"),
+    ("accept", "expected", "content_type"),
     [
         (None, MediaKind.JSON, "application/json; charset=utf-8"),
         ("*/*", MediaKind.JSON, "application/json; charset=utf-8"),
@@ -44,12 +44,14 @@ def kind(accept: str | None, **offers: object) -> tuple[MediaKind, str]:
         (f"application/json;q=0.5, {OBJECT}", MediaKind.OBJECT, f"{OBJECT}; charset=utf-8"),
     ],
 )
-def test_the_forms_that_there_always_are(accept: str | None, made: MediaKind, content_type: str) -> None:
-    assert kind(accept) == (made, content_type)
+def test_built_in_media_types_are_available(
+    accept: str | None, expected: MediaKind, content_type: str
+) -> None:
+    assert kind(accept) == (expected, content_type)
 
 
 @pytest.mark.parametrize(
-    ("accept", "shown"),
+    ("accept", "listed"),
     [
         ("text/plain", "text/plain"),
         ("undefined", "undefined"),
@@ -62,17 +64,16 @@ def test_the_forms_that_there_always_are(accept: str | None, made: MediaKind, co
         (PLAN, f'{PLAN}+text; for="application/json"'),
     ],
 )
-def test_forms_that_are_not_available_are_refused(accept: str, shown: str) -> None:
-    """It is 406 with PGRST107 and the forms that were asked for, the best liked first."""
+def test_unavailable_media_types_are_406(accept: str, listed: str) -> None:
+    """The message lists the requested media types in order of preference."""
     with pytest.raises(ApiError) as caught:
         negotiate(accept, Offers())
     assert (caught.value.status, caught.value.code) == (406, "PGRST107")
-    assert caught.value.message == f"None of these media types are available: {shown}"
+    assert caught.value.message == f"None of these media types are available: {listed}"
     assert (caught.value.details, caught.value.hint) == (None, None)
 
 
-def test_null_members_are_left_out_on_request() -> None:
-    """``nulls=stripped`` goes with a single object and with an array, and is named in the answer."""
+def test_nulls_stripped_applies_to_objects_and_arrays() -> None:
     single = negotiate(f"{OBJECT};nulls=stripped", Offers())
     assert (single.kind, single.stripped) == (MediaKind.OBJECT, True)
     assert single.content_type == f"{OBJECT};nulls=stripped; charset=utf-8"
@@ -85,15 +86,14 @@ WEIGHTS = st.integers(1, 999).map(lambda number: number / 1000)
 
 
 @given(st.lists(WEIGHTS, min_size=1, max_size=8, unique=True))
-def test_the_weights_decide_whatever_the_order(weights: list[float]) -> None:
+def test_media_types_are_sorted_by_weight(weights: list[float]) -> None:
     header = ", ".join(f"a/b{number};q={weight}" for number, weight in enumerate(weights))
     expected = sorted(range(len(weights)), key=lambda number: -weights[number])
     assert [form.name for form in parse_accept(header)] == [f"a/b{number}" for number in expected]
 
 
 @given(st.text(alphabet=st.sampled_from(list('aA/*;,="q.01 \\+|')), max_size=40))
-def test_any_header_gets_an_answer_or_a_refusal(header: str) -> None:
-    """Nothing that a client may send is more than a 406."""
+def test_any_accept_header_is_accepted_or_406(header: str) -> None:
     try:
         media = negotiate(header, Offers(plans=True))
     except ApiError as error:
@@ -104,22 +104,21 @@ def test_any_header_gets_an_answer_or_a_refusal(header: str) -> None:
     assert code == "PGRST107"
 
 
-def test_of_ranges_of_one_weight_the_more_exact_comes_first_then_the_earlier() -> None:
+def test_more_specific_then_earlier_media_types_are_preferred() -> None:
     names = [form.name for form in parse_accept("*/*, text/*, text/csv, a/b;x=1, c/d")]
     assert names == ["a/b", "text/csv", "c/d", "text/*", "*/*"]
     [plan] = parse_accept(f'{PLAN}; for="a/b;x=1,2"; options=analyze|wal; q=0.3')
     assert plan.parameters == (("for", "a/b;x=1,2"), ("options", "analyze|wal"))
 
 
-def test_lines_are_given_only_where_rows_can_be_streamed() -> None:
-    """``application/x-ndjson`` is 406 elsewhere."""
+def test_ndjson_needs_rows_that_can_be_streamed() -> None:
     assert kind("application/x-ndjson", lines=True) == (MediaKind.LINES, "application/x-ndjson")
 
 
-# ---------------------------------------------------------------- the database's own
+# ---------------------------------------------------------------- media types of the database
 
 
-def test_aggregates_of_a_table_make_its_whole_rows_and_others_any_rows() -> None:
+def test_aggregates_of_a_table_only_apply_to_its_rows() -> None:
     offers = {"row_handlers": (TWKB, TABS)}
     assert kind("application/vnd.twkb", table=7, **offers) == (MediaKind.HANDLER, "application/vnd.twkb")
     assert kind("text/tab-separated-values", table=7, **offers)[0] is MediaKind.HANDLER
@@ -129,25 +128,23 @@ def test_aggregates_of_a_table_make_its_whole_rows_and_others_any_rows() -> None
             kind("application/vnd.twkb", table=table, **offers)
 
 
-def test_what_is_built_in_can_be_overridden_except_what_is_postgrests_own() -> None:
-    """An aggregate named like JSON makes JSON, but not a single object; ``*/*`` still means built-in JSON."""
+def test_aggregate_can_replace_json_but_not_vendor_media_types() -> None:
     offers = {"row_handlers": (OWN_JSON,), "table": 7}
     assert kind("application/json", **offers) == (MediaKind.HANDLER, "application/json; charset=utf-8")
     assert kind(OBJECT, **offers)[0] is MediaKind.OBJECT
     assert kind("*/*", **offers)[0] is MediaKind.JSON
 
 
-def test_an_aggregate_for_anything_answers_whatever_is_accepted() -> None:
-    """A table's own ``*/*`` takes every media type, the one for any rows only ``*/*`` itself."""
+def test_aggregate_for_any_media_type_of_a_table_always_applies() -> None:
+    """An aggregate for rows of any type only applies to ``*/*`` itself."""
     for accept in ("*/*", "magic/number", "application/json"):
-        made = kind(accept, row_handlers=(ANYTHING, TWKB), table=7)
-        assert made == (MediaKind.HANDLER, "application/octet-stream")
+        expected = kind(accept, row_handlers=(ANYTHING, TWKB), table=7)
+        assert expected == (MediaKind.HANDLER, "application/octet-stream")
     assert kind("*/*", row_handlers=(ANY_ROWS,)) == (MediaKind.HANDLER, "application/octet-stream")
     assert kind("application/json", row_handlers=(ANY_ROWS,))[0] is MediaKind.JSON
 
 
-def test_a_functions_value_is_returned_as_it_is_for_its_own_media_types() -> None:
-    """A range may cover its media type; ``*/*`` means JSON unless the value is of any."""
+def test_value_of_a_media_type_domain_is_returned_raw() -> None:
     assert kind("image/png", raw=("image/png",)) == (MediaKind.RAW, "image/png")
     assert kind("image/*", raw=("image/png",)) == (MediaKind.RAW, "image/png")
     assert kind("text/plain", raw=("text/plain",)) == (MediaKind.RAW, "text/plain; charset=utf-8")
@@ -179,7 +176,7 @@ def test_a_functions_value_is_returned_as_it_is_for_its_own_media_types() -> Non
         ),
     ],
 )
-def test_plans_name_what_they_are_of(
+def test_content_type_of_a_plan_contains_its_media_type(
     accept: str, content_type: str, as_json: bool, options: tuple[str, ...]
 ) -> None:
     media = negotiate(accept, Offers(plans=True))
@@ -188,8 +185,7 @@ def test_plans_name_what_they_are_of(
     assert (media.explain.as_json, media.explain.options) == (as_json, options)
 
 
-def test_there_is_no_plan_of_a_plan_or_of_what_is_not_available() -> None:
-    """Both are 406."""
+def test_plan_of_an_unavailable_media_type_is_406() -> None:
     for accept in (f'{PLAN}; for="{PLAN}"', f'{PLAN}; for="text/plain"'):
         with pytest.raises(ApiError):
             negotiate(accept, Offers(plans=True))

@@ -1,4 +1,4 @@
-"""Descriptions of tables whatever they and their columns are called and said to be."""
+"""OpenAPI descriptions are valid for any names and comments."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ tables = st.lists(
 )
 
 
-def described(made: MadeUp, version: Version, host: str = "localhost:8000") -> dict[str, Any]:
-    """Return a whole description."""
-    body = describe(PROJECT, made.catalog(), "anon", "public", version, lambda: None)
+def description(builder: MadeUp, version: Version, host: str = "localhost:8000") -> dict[str, Any]:
+    """Return a complete description."""
+    body = describe(PROJECT, builder.catalog(), "anon", "public", version, lambda: None)
     request = Request("1", "GET", "/rest/v1/", "", {"host": host}, b"")
     document: dict[str, Any] = json.loads(with_address(PROJECT, request, version, body))
     return document
 
 
 @given(tables=tables, version=st.sampled_from(Version))
-def test_every_name_and_comment_makes_a_valid_description(
+def test_description_is_valid_for_any_names_and_comments(
     tables: list[tuple[str, list[str], str]], version: Version
 ) -> None:
-    made = MadeUp()
+    builder = MadeUp()
     for name, columns, comment in tables:
-        made.table(name, *columns, key=columns[:1], comment=comment)
-    document = described(made, version)
+        builder.table(name, *columns, key=columns[:1], comment=comment)
+    document = description(builder, version)
     assert [error.message for error in VALIDATORS[version](document).iter_errors()] == []
     assert len(document["paths"]) == len(tables) + 1
     if version is Version.SWAGGER:
         rows = [document["definitions"][name]["properties"] for name, _, _ in tables]
     else:
         paths = [path for path in document["paths"].values() if "post" in path]
-        found = [path["get"]["responses"]["200"]["content"]["application/json"] for path in paths]
-        references = [content["schema"]["items"]["$ref"].rpartition("/")[2] for content in found]
+        contents = [path["get"]["responses"]["200"]["content"]["application/json"] for path in paths]
+        references = [content["schema"]["items"]["$ref"].rpartition("/")[2] for content in contents]
         rows = [document["components"]["schemas"][name]["properties"] for name in references]
     assert [list(row) for row in rows] == [columns for _, columns, _ in tables]
 
 
 @given(host=st.text(max_size=20))
-def test_an_invalid_host_is_left_out(host: str) -> None:
-    document = described(MadeUp(), Version.SWAGGER, host)
+def test_invalid_host_is_omitted(host: str) -> None:
+    document = description(MadeUp(), Version.SWAGGER, host)
     assert document.get("host", host) == host
     assert document["basePath"] == "/rest/v1"
     OpenAPIV2SpecValidator(document).validate()
@@ -73,7 +73,7 @@ plain = st.recursive(
 
 
 @given(value=st.dictionaries(st.text(), st.dictionaries(st.text(), plain, max_size=3), max_size=3))
-def test_what_is_written_in_pieces_reads_as_a_whole(value: dict[str, dict[str, Any]]) -> None:
+def test_document_encoded_in_pieces_is_complete(value: dict[str, dict[str, Any]]) -> None:
     pauses: list[None] = []
     pieces = members(**{name: members(**part) for name, part in value.items()})
     assert json.loads(encode(pieces, lambda: pauses.append(None))) == value

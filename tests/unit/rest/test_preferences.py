@@ -1,4 +1,4 @@
-"""The ``Prefer`` header: what is understood, what is refused and what the answer says of it."""
+"""The ``Prefer`` header: parsing, strict handling and ``Preference-Applied``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALL = (
 )
 
 
-def test_every_preference_is_understood() -> None:
+def test_every_preference_is_parsed() -> None:
     assert read_preferences(ALL.replace(",", " ,  "), ZONES, overrides_end=True) == Preferences(
         Count.EXACT, Return.REPRESENTATION, Resolution.MERGE, Missing.DEFAULT, End.ROLLBACK, True, 5, "UTC"
     )
@@ -42,17 +42,17 @@ def test_every_preference_is_understood() -> None:
         ("max-affected=3, max-affected=4", "max_affected", 3),
     ],
 )
-def test_the_first_of_a_kind_counts(header: str, field: str, value: object) -> None:
+def test_first_of_repeated_preferences_applies(header: str, field: str, value: object) -> None:
     assert getattr(read_preferences(header, ZONES, overrides_end=True), field) == value
 
 
-def test_the_transactions_end_is_a_preference_only_where_it_may_be() -> None:
+def test_tx_preference_is_ignored_unless_allowed() -> None:
     assert read_preferences("tx=rollback, handling=strict").end is None
     assert read_preferences("tx=rollback", overrides_end=True).end is End.ROLLBACK
 
 
 @pytest.mark.parametrize(
-    ("header", "named"),
+    ("header", "listed"),
     [
         ("handling=strict, what=ever, more", "what=ever, more"),
         ("return=everything,handling=strict", "return=everything"),
@@ -60,24 +60,23 @@ def test_the_transactions_end_is_a_preference_only_where_it_may_be() -> None:
         ("handling=strict, timezone=+16", "timezone=+16"),
     ],
 )
-def test_unknown_preferences_are_refused_under_strict_handling_alone(header: str, named: str) -> None:
-    """It is 400 with PGRST122 that names each of them."""
+def test_unknown_preferences_are_rejected_only_with_strict_handling(header: str, listed: str) -> None:
     unknown = read_preferences(header, ZONES).unknown
     error = not_followed(*unknown)
     assert (error.status, error.code) == (400, "PGRST122")
     assert error.message == "Invalid preferences given with handling=strict"
-    assert error.details == f"Invalid preferences: {named}"
+    assert error.details == f"Invalid preferences: {listed}"
     assert read_preferences(header.replace("strict", "lenient"), ZONES) == Preferences(strict=False)
 
 
-def test_a_maximum_holds_under_strict_handling_alone() -> None:
+def test_max_affected_applies_only_with_strict_handling() -> None:
     assert read_preferences("max-affected=2").maximum is None
     assert read_preferences("max-affected=2, handling=strict").maximum == 2
     assert read_preferences("max-affected=many, handling=strict").maximum is None
 
 
 @pytest.mark.parametrize(
-    ("asked", "setting"),
+    ("requested", "setting"),
     [
         ("Europe/Berlin", "Europe/Berlin"),
         ("+02", "<+02:00>-02:00"),
@@ -87,14 +86,14 @@ def test_a_maximum_holds_under_strict_handling_alone() -> None:
         ("4", "<+04:00>-04:00"),
     ],
 )
-def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
-    """Offsets count eastward as ISO 8601 does; PostgreSQL's setting counts bare ones westward."""
-    assert read_preferences(f"timezone={asked}", ZONES).settings == (("timezone", setting),)
+def test_time_zone_is_a_name_or_an_offset(requested: str, setting: str) -> None:
+    """ISO 8601 counts offsets eastward; PostgreSQL's setting counts plain offsets westward."""
+    assert read_preferences(f"timezone={requested}", ZONES).settings == (("timezone", setting),)
     assert read_preferences("return=minimal").settings == ()
 
 
 @pytest.mark.parametrize(
-    ("action", "said"),
+    ("action", "expected"),
     [
         (Action.READ, "count=exact, tx=rollback, handling=strict, timezone=UTC"),
         (Action.STREAM, "tx=rollback, handling=strict, timezone=UTC"),
@@ -123,19 +122,19 @@ def test_a_time_zone_is_a_name_or_an_offset(asked: str, setting: str) -> None:
         ),
     ],
 )
-def test_the_answer_lists_what_is_followed(action: Action, said: str) -> None:
-    assert applied(read_preferences(ALL, ZONES, overrides_end=True), action) == said
+def test_preference_applied_lists_applied_preferences(action: Action, expected: str) -> None:
+    assert applied(read_preferences(ALL, ZONES, overrides_end=True), action) == expected
 
 
-def test_nothing_is_listed_where_nothing_is_followed() -> None:
+def test_preference_applied_is_empty_if_nothing_applies() -> None:
     assert applied(read_preferences("return=minimal, max-affected=1"), Action.READ) == ""
     assert applied(read_preferences("max-affected=1"), Action.DELETE) == ""
 
 
 @given(st.text() | st.lists(st.sampled_from([*ALL.split(","), "a", "return=", "=", ""])).map(",".join))
-def test_any_header_is_read(header: str) -> None:
+def test_any_header_is_parsed(header: str) -> None:
     read_ = read_preferences(header, ZONES, overrides_end=True)
-    asked = {part.strip() for part in header.split(",")}
-    assert set(read_.unknown) <= asked
+    requested = {part.strip() for part in header.split(",")}
+    assert set(read_.unknown) <= requested
     for action in Action:
-        assert set(filter(None, applied(read_, action).split(", "))) <= asked
+        assert set(filter(None, applied(read_, action).split(", "))) <= requested

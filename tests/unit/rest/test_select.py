@@ -1,4 +1,4 @@
-"""How ``select``, ``order``, ``columns`` and names of parameters are read."""
+"""Parsing of ``select``, ``order``, ``columns`` and parameter names."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ TARGETS = st.builds(FieldName, st.lists(NAMES, max_size=3).map(tuple), NAMES, PA
 
 
 def quoted(name: str) -> str:
-    """Write any name."""
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def written(items: tuple[Item, ...]) -> str:
-    """Write items as a client would."""
+    """Return items as a client would write them."""
     return ",".join(map(_item, items))
 
 
@@ -87,12 +86,12 @@ def _path(path: tuple[PathStep, ...]) -> str:
 
 
 @given(ITEMS)
-def test_select_is_read_as_it_was_written(items: tuple[Item, ...]) -> None:
+def test_select_is_parsed_as_written(items: tuple[Item, ...]) -> None:
     assert parse_select(written(items)) == items
 
 
 @given(st.lists(TERMS, min_size=1, max_size=4))
-def test_order_is_read_as_it_was_written(terms: list[Term]) -> None:
+def test_order_is_parsed_as_written(terms: list[Term]) -> None:
     texts = []
     for term in terms:
         text = quoted(term.name) + _path(term.path)
@@ -103,25 +102,23 @@ def test_order_is_read_as_it_was_written(terms: list[Term]) -> None:
 
 
 @given(TARGETS)
-def test_names_of_parameters_are_read_as_they_were_written(target: FieldName) -> None:
-    """Names of embedded resources, a field and a path into JSON come back."""
+def test_parameter_names_are_parsed_as_written(target: FieldName) -> None:
     names = [*target.embeds, target.name]
     assert parse_target(".".join(map(quoted, names)) + _path(target.path)) == target
 
 
 @given(st.lists(NAMES, min_size=1, max_size=4))
-def test_lists_of_columns_are_read_as_they_were_written(names: list[str]) -> None:
+def test_lists_of_columns_are_parsed_as_written(names: list[str]) -> None:
     assert parse_names(" , ".join(map(quoted, names)), "columns") == tuple(names)
 
 
 @given(st.text(st.sampled_from('ab*,.:()"\\->!é 0_$'), max_size=20))
-def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
-    """Nothing but a refusal with PGRST100 can come of a text that makes no sense."""
+def test_any_text_is_parsed_or_rejected_with_pgrst100(text: str) -> None:
     for parse in (parse_select, parse_order, parse_target):
         try:
             parse(text)
         except ApiError as error:
-            assert (error.status, error.code) == (400, "PGRST100")  # noqa: PT017 - most texts are refused
+            assert (error.status, error.code) == (400, "PGRST100")  # noqa: PT017 - most texts are rejected
 
 
 @pytest.mark.parametrize(
@@ -149,13 +146,13 @@ def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
         ("a->b-c", (Field("a", path=(PathStep("b-c", False),)),)),
     ],
 )
-def test_forms_of_select(text: str, items: tuple[Item, ...]) -> None:
+def test_select_items_are_parsed(text: str, items: tuple[Item, ...]) -> None:
     assert parse_select(text) == items
 
 
 @pytest.mark.parametrize("text", ["a(b)'", "a(b))", "a(b) c(d)", "a(b)!inner,c"])
-def test_what_follows_an_outermost_resource_without_a_comma_is_not_read(text: str) -> None:
-    """Nor what follows a parenthesis that nothing opened: PostgREST does not look at it either."""
+def test_text_after_an_outermost_resource_is_ignored(text: str) -> None:
+    """PostgREST ignores it, too, and also text after an unopened parenthesis."""
     assert parse_select(text) == (Embed("a", (Field("b"),)),)
     assert parse_select("x)" + text) == (Field("x"),)
 
@@ -185,8 +182,8 @@ AFTER_NAME = 'letter, digit, "-", "->>", "->", "::", "."'
         ("a;b", 2, f'unexpected \';\' expecting {AFTER_NAME}, ")", "," or end of input'),
     ],
 )
-def test_mistakes_in_select_are_reported_with_their_column(text: str, column: int, details: str) -> None:
-    """The message has the value and the column, the details what was expected there (PostgREST's words)."""
+def test_syntax_errors_in_select_are_reported_with_their_column(text: str, column: int, details: str) -> None:
+    """The messages are those of PostgREST."""
     with pytest.raises(ApiError) as caught:
         parse_select(text)
     assert caught.value.message == f'"failed to parse select parameter ({text})" (line 1, column {column})'
@@ -209,15 +206,14 @@ def test_mistakes_in_select_are_reported_with_their_column(text: str, column: in
         ("", 1, f"unexpected end of input expecting {NAME}"),
     ],
 )
-def test_mistakes_in_order_are_reported_with_their_column(text: str, column: int, details: str) -> None:
+def test_syntax_errors_in_order_are_reported_with_their_column(text: str, column: int, details: str) -> None:
     with pytest.raises(ApiError) as caught:
         parse_order(text)
     assert caught.value.message == f'"failed to parse order ({text})" (line 1, column {column})'
     assert caught.value.details == details
 
 
-def test_mistakes_in_other_parameters_name_them() -> None:
-    """``columns`` and the names of filters have messages of their own."""
+def test_syntax_errors_in_other_parameters_name_the_parameter() -> None:
     with pytest.raises(ApiError) as caught:
         parse_names("a,,b", "columns")
     assert caught.value.message == '"failed to parse columns parameter (a,,b)" (line 1, column 3)'
@@ -227,7 +223,7 @@ def test_mistakes_in_other_parameters_name_them() -> None:
     assert caught.value.details == f'unexpected ";" expecting {NAME}'
 
 
-def test_the_line_of_a_mistake_is_reported() -> None:
+def test_line_of_a_syntax_error_is_reported() -> None:
     with pytest.raises(ApiError) as caught:
         parse_select("a,\n;")
     assert caught.value.message.endswith("(line 1, column 3)")
@@ -236,8 +232,8 @@ def test_the_line_of_a_mistake_is_reported() -> None:
     assert caught.value.message.endswith("(line 2, column 4)")
 
 
-def test_embedding_too_deep_is_refused() -> None:
-    """A value may be as long as a URL, but not nest without end."""
+def test_deeply_nested_embedding_is_rejected() -> None:
+    """Even a valid URL could nest too deeply for recursion."""
     assert parse_select("a(" * MAX_EMBED_DEPTH + "b" + ")" * MAX_EMBED_DEPTH)
     with pytest.raises(ApiError, match="failed to parse select") as caught:
         parse_select("a(" * 15_000)

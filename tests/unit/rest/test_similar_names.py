@@ -1,4 +1,4 @@
-"""Which name is suggested for one that is none."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def exact(one: str, other: str) -> int:
-    """Return the distance by its definition."""
-    if not one or not other:
-        return len(one) + len(other)
+def edit_distance(first: str, second: str) -> int:
+    """Return the edit distance by its definition."""
+    if not first or not second:
+        return len(first) + len(second)
     return min(
-        exact(one[1:], other) + 1,
-        exact(one, other[1:]) + 1,
-        exact(one[1:], other[1:]) + (one[0] != other[0]),
+        edit_distance(first[1:], second) + 1,
+        edit_distance(first, second[1:]) + 1,
+        edit_distance(first[1:], second[1:]) + (first[0] != second[0]),
     )
 
 
 @given(st.text("abc", max_size=5), st.text("abc", max_size=5), st.integers(0, 4))
-def test_distances_are_exact_up_to_the_most(one: str, other: str, maximum: int) -> None:
-    assert distance(one, other, maximum) == min(exact(one, other), maximum + 1)
+def test_distance_is_exact_up_to_the_maximum(first: str, second: str, maximum: int) -> None:
+    assert distance(first, second, maximum) == min(edit_distance(first, second), maximum + 1)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_one_or_two_columns_are_suggested(name: str, columns: list[str], suggest
 @pytest.mark.parametrize(
     ("text", "names", "suggested"),
     [
-        # A quarter of the longer one may differ.
+        # A quarter of the longer name may differ.
         ("journex", ["journal", "journey"], "journey"),
         ("orderxyz", ["orders"], None),
         ("ordersxx", ["orders"], "orders"),
@@ -67,12 +67,12 @@ def test_one_or_two_columns_are_suggested(name: str, columns: list[str], suggest
         ("x" * (LONGEST_TEXT + 1), ["x" * LONGEST_TEXT], None),
     ],
 )
-def test_the_name_that_is_most_alike_is_suggested(text: str, names: list[str], suggested: str | None) -> None:
-    """Not one that is far off, so that callers do not find out names by guessing."""
+def test_most_similar_name_is_suggested(text: str, names: list[str], suggested: str | None) -> None:
+    """Names that differ too much are not suggested, so that callers cannot guess names."""
     assert similar(text, NameIndex(names)) == suggested
 
 
-def test_what_callers_may_know_is_suggested_from_farther_off() -> None:
+def test_less_similar_names_are_suggested_if_they_are_public() -> None:
     assert similar("(from_then_on)", NameIndex(["(id)"]), MIN_KNOWN_SIMILARITY) is None
     assert similar("(names)", NameIndex(["(id, name)", "(id, place)"]), MIN_KNOWN_SIMILARITY) == "(id, name)"
     assert similar("axbxc", NameIndex(["dafbcg"]), MIN_KNOWN_SIMILARITY) is None
@@ -80,7 +80,7 @@ def test_what_callers_may_know_is_suggested_from_farther_off() -> None:
 
 
 @given(st.text("abc", min_size=1, max_size=5), st.text("abc", max_size=5), st.sampled_from((0.33, 0.5, 0.75)))
-def test_a_name_is_alike_by_the_share_that_stays(text: str, name: str, minimum: float) -> None:
+def test_suggested_name_has_the_minimum_similarity(text: str, name: str, minimum: float) -> None:
     assert similar(text, NameIndex([name, text]), minimum) == text
     if similar(text, NameIndex([name]), minimum) is not None:
-        assert exact(text, name) <= (1 - minimum) * max(len(text), len(name))
+        assert edit_distance(text, name) <= (1 - minimum) * max(len(text), len(name))

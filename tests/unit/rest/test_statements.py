@@ -1,4 +1,4 @@
-"""The statements that REST reads compile to: their text, and that nothing of a request is in it."""
+"""SQL statements of REST reads: their text contains nothing from the request."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from support.catalog import MadeUp, table_named
 from support.slots import parameter
 
 
-def made_up() -> MadeUp:
-    made = MadeUp()
-    made.table("thing", "id", "name")
-    made.table("owner", "id", "name")
-    made.table("between", "id", "thing", "owner")
-    return made
+def catalog_builder() -> MadeUp:
+    builder = MadeUp()
+    builder.table("thing", "id", "name")
+    builder.table("owner", "id", "name")
+    builder.table("between", "id", "thing", "owner")
+    return builder
 
 
-CATALOG = made_up().catalog()
+CATALOG = catalog_builder().catalog()
 THING, OWNER, BETWEEN = (table_named(CATALOG, name) for name in ("thing", "owner", "between"))
 ID = Compare(ColumnRef("id"), Operator.EQ, parameter("id", "pg_catalog.int8"))
 BOTH = Record(((Text("id"), Value(ColumnRef("id"))), (Text("name"), Value(ColumnRef("name")))))
 
 
 def plain(text: str) -> str:
-    """Return a text without the quotes and schemas that need none here."""
+    """Return a statement without unneeded quotes and schemas."""
     text = re.sub(r"operator\(pg_catalog\.([^)]+)\)", r"\1", text)
     return re.sub(r'"public"\.|pg_catalog\.|"(?=[a-z])|(?<=[a-z0-9])"', "", text)
 
 
-def test_a_read_by_primary_key_is_one_simple_scan() -> None:
+def test_read_by_primary_key_is_one_simple_scan() -> None:
     text = plain(compile_result(Rows(THING, where=ID), BOTH, Form.ARRAY).statement.text)
     assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 where t~1.id = $1) as t~2")
     assert text.startswith("select coalesce('[{id:' || string_agg(coalesce(")
@@ -55,15 +55,15 @@ def test_a_read_by_primary_key_is_one_simple_scan() -> None:
     assert text.count("select") == 2
 
 
-def test_what_is_shown_is_computed_after_the_page_was_picked() -> None:
+def test_embedded_rows_are_computed_after_the_limit() -> None:
     embedded = Many(Rows(OWNER, join=Join((("id", "id"),))), BOTH)
     record = Record((*BOTH.members, (Text("owners"), embedded)))
     text = plain(compile_result(Rows(THING, limit=10), record, Form.ARRAY).statement.text)
     assert text.endswith("from (select t~1.id, t~1.name from thing as t~1 limit 10) as t~2")
 
 
-def _everything(name: str, value: str) -> list[str]:
-    """Return texts of statements with the name and the value wherever a request may put them."""
+def _all_statements(name: str, value: str) -> list[str]:
+    """Return statements with the name and value in every position of a request."""
     slot = parameter(("value", value), "text")
     alias = parameter(("name", name), "text")
     path = JsonPath(ColumnRef("name"), False, (parameter(("step", name), "text"),), True)
@@ -94,16 +94,16 @@ def _everything(name: str, value: str) -> list[str]:
     ] + [compile_lines(Rows(THING), record, form).statement.text for form in (Form.ARRAY, Form.CSV)]
 
 
-REFERENCE = _everything("a", "b")
+REFERENCE = _all_statements("a", "b")
 
 
 @given(st.text(), st.text())
-def test_nothing_of_a_request_is_in_the_text(name: str, value: str) -> None:
-    assert _everything(name, value) == REFERENCE
+def test_text_of_statements_contains_nothing_from_the_request(name: str, value: str) -> None:
+    assert _all_statements(name, value) == REFERENCE
 
 
 @pytest.mark.parametrize("total", Total)
-def test_answers_have_five_columns(total: Total) -> None:
+def test_result_has_five_columns(total: Total) -> None:
     text = compile_result(Rows(THING), BOTH, Form.NONE, total, parameter("bound", "bigint")).statement.text
     columns = text.split(" from (select")[0]
     assert columns.startswith("select null::text, pg_catalog.count(*), ")

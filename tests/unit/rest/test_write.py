@@ -1,4 +1,4 @@
-"""The statements of mutations by REST: what their answers read, and that no value is in their text."""
+"""SQL statements of REST mutations: result columns and text without values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def _table() -> Table:
-    made = MadeUp()
-    made.table("thing", "id", 'na"me')
-    return table_named(made.catalog(), "thing")
+    builder = MadeUp()
+    builder.table("thing", "id", 'na"me')
+    return table_named(builder.catalog(), "thing")
 
 
 THING = _table()
@@ -34,23 +34,23 @@ MERGE = OnConflict(("id",), ('na"me',), counter=UPDATED)
 ROWS = JsonRows(parameter("rows", "json"), True, (NAME,))
 
 
-def test_a_location_reads_the_key_alone() -> None:
+def test_location_needs_only_the_key() -> None:
     [compiled] = compile_mutation(MutationQuery(Insert(THING, ROWS), None, located=("id",)))
     assert ' returning "t~5"."id") select null::text' in compiled.statement.text
     assert "case when pg_catalog.count(*) operator(pg_catalog.=) 1 then (select " in compiled.statement.text
 
 
 @any_of(st.lists(st.text(min_size=1), min_size=3, max_size=3, unique=True))
-def test_no_value_is_in_a_statements_text(sources: list[str]) -> None:
+def test_text_of_statements_contains_no_values(sources: list[str]) -> None:
     def texts(*bound: str) -> list[str]:
         where: Condition = Compare(ColumnRef("id"), Operator.EQ, parameter(bound[1]))
-        given = JsonRows(parameter(bound[0], "json"), True, (ID, NAME), MissingMember.DEFAULT)
+        rows = JsonRows(parameter(bound[0], "json"), True, (ID, NAME), MissingMember.DEFAULT)
         representation = Representation(
             THING, Record(((Text("id"), Value(ColumnRef("id"))),)), Form.ARRAY, required=where
         )
         changes: list[Mutation] = [
-            Insert(THING, given, MERGE, where),
-            Update(THING, given, where, ("id",)),
+            Insert(THING, rows, MERGE, where),
+            Update(THING, rows, where, ("id",)),
             Delete(THING, where),
         ]
         guards = (Guard("PGRST116"), Guard("PGRST124", parameter(bound[2], "bigint")))

@@ -1,4 +1,4 @@
-"""The configuration: its sources, its checks, and how its mistakes are reported."""
+"""The configuration: its sources, validation and error messages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import dataclasses
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dataapi.service.configuration import ConfigurationError, load, load_service
-from dataapi.service.configuration.keys import PROJECT, SERVICE, WEBHOOKS
+from dataapi.service.configuration.keys import NOTIFY, PROJECT, SERVICE, WEBHOOKS
 from dataapi.service.configuration.sources import variable_name
 from dataapi.service.inspection import inspect_service
-from dataapi.settings import Project, Settings, TransactionEnd, Webhooks
+from dataapi.settings import NotifyChannel, Project, Settings, TransactionEnd, Webhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,32 +36,32 @@ def read(
     text: str | bytes = MINIMAL,
     environ: dict[str, str] | None = None,
     files: dict[str, bytes] | None = None,
-    **named: Any,
+    **options: Any,
 ) -> Settings:
-    """Load ``text`` as the configuration file among ``files``."""
-    known = {str(FILE): text.encode() if isinstance(text, str) else text, **(files or {})}
+    """Load ``text`` as the configuration file, together with ``files``."""
+    contents = {str(FILE): text.encode() if isinstance(text, str) else text, **(files or {})}
 
     def read_file(path: Path) -> bytes:
         try:
-            return known[str(path)]
+            return contents[str(path)]
         except KeyError:
             raise FileNotFoundError(2, "No such file or directory") from None
 
-    return load(FILE, environ or {}, read_file=read_file, **named)
+    return load(FILE, environ or {}, read_file=read_file, **options)
 
 
-def mistakes(
+def errors_of(
     text: str | bytes = MINIMAL, environ: dict[str, str] | None = None, files: dict[str, bytes] | None = None
 ) -> list[str]:
-    """Return the lines that loading ``text`` complains in."""
+    """Return the error messages of loading ``text``."""
     with pytest.raises(ConfigurationError) as caught:
         read(text, environ, files)
-    assert str(caught.value).splitlines() == [str(mistake) for mistake in caught.value.mistakes]
+    assert str(caught.value).splitlines() == [str(error) for error in caught.value.mistakes]
     return str(caught.value).splitlines()
 
 
 def project(line: str, environ: dict[str, str] | None = None) -> Project:
-    """Return the project of a minimal configuration with one more line."""
+    """Return the project of a minimal configuration plus ``line``."""
     return read(MINIMAL + line + "\n", environ).projects[0]
 
 
@@ -74,18 +75,19 @@ def test_minimal_configuration_has_the_documented_defaults() -> None:
     )
 
 
-def test_shipped_file_names_every_key_and_only_known_ones_with_its_default() -> None:
-    """``etc/dataapi.ini`` documents each key once, set or commented out, and loads to the defaults."""
+def test_shipped_file_documents_every_key_with_its_default() -> None:
     text = SHIPPED.read_text()
-    documented = {"dataapi": set[str](), "project": set[str](), "webhooks": set[str]()}
+    documented = {"dataapi": set[str](), "project": set[str](), "webhooks": set[str](), "notify": set[str]()}
     section = ""
     for line in text.splitlines():
-        if line.startswith("["):
-            section = line.strip("[]")
+        if line.removeprefix("; ").startswith("[") and line.endswith("]"):
+            section = line.removeprefix("; ").strip("[]")
         elif (name := line.removeprefix("; ").partition(" =")[0]) and " =" in line and " " not in name:
             assert name not in documented[section], name
             documented[section].add(name)
-    assert documented == {"dataapi": set(SERVICE), "project": set(PROJECT), "webhooks": set(WEBHOOKS)}
+    assert documented == {
+        "dataapi": set(SERVICE), "project": set(PROJECT), "webhooks": set(WEBHOOKS), "notify": set(NOTIFY),
+    }  # fmt: skip
 
     settings = load(SHIPPED, {"DATAAPI_PROJECT_JWT_SECRET": SECRET})
     shipped = settings.projects[0]
@@ -96,23 +98,30 @@ def test_shipped_file_names_every_key_and_only_known_ones_with_its_default() -> 
     )
 
 
-def test_shipped_file_alone_says_that_nobody_could_be_admitted() -> None:
+def test_shipped_file_requires_a_secret() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load(SHIPPED, {})
-    [mistake] = caught.value.mistakes
-    assert mistake.key == "require-api-key"
-    assert "jwt-secret" in mistake.expected
+    [error] = caught.value.mistakes
+    assert error.key == "require-api-key"
+    assert "jwt-secret" in error.expected
 
 
-@pytest.mark.parametrize(("keys", "kind"), [(SERVICE, Settings), (PROJECT, Project), (WEBHOOKS, Webhooks)])
-def test_keys_and_fields_are_alike(keys: dict[str, object], kind: type) -> None:
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [(SERVICE, Settings), (PROJECT, Project), (WEBHOOKS, Webhooks), (NOTIFY, NotifyChannel)],
+)
+def test_keys_match_the_fields_of_settings(keys: dict[str, object], kind: type) -> None:
     fields = {field.name.replace("_", "-") for field in dataclasses.fields(kind)}
     assert {key.replace("app.settings.*", "app-settings") for key in keys} == fields - {
         "projects",
         "webhooks",
+        "notify",
+        "section",
         "file",
         "secret-files",
+        "deprecations",
         "settings-error",
+        "tour",
     }
 
 
@@ -145,6 +154,7 @@ def test_every_kind_of_value_is_read() -> None:
         publishable-keys = one,
           two
         graphql-features = upsert, groupBy
+        rest-features = nested-inserts
         graphql-validation = strict
         hosts = API.Example.org, [::1]
         [webhooks]
@@ -158,21 +168,22 @@ def test_every_kind_of_value_is_read() -> None:
     assert settings.admin_listen == ()
     assert settings.workers == len(os.sched_getaffinity(0))
     assert (settings.log_format, settings.log_level) == ("text", "info")
-    [found] = settings.projects
-    assert found.db_schemas == ("api", "public")
-    assert found.db_extra_search_path == ()
-    assert found.db_pool_acquisition_timeout == 0.5
-    assert found.db_max_rows == 1000
-    assert found.db_tx_end is TransactionEnd.ROLLBACK_ALLOW_OVERRIDE
-    assert found.jwt_cache_max_entries == 0
-    assert found.require_api_key is False
-    assert found.server_cors_allowed_origins == ("https://app.example.org", "http://[::1]:3000")
-    assert found.db_hoisted_tx_settings == ("work_mem", "a.b")
-    assert (found.server_trace_header, found.server_timing_enabled) == ("traceparent", True)
-    assert found.publishable_keys == ("one", "two")
-    assert found.graphql_features == {"upsert", "groupBy"}
-    assert found.graphql_validation == "strict"
-    assert found.hosts == ("api.example.org", "[::1]")
+    [project_] = settings.projects
+    assert project_.db_schemas == ("api", "public")
+    assert project_.db_extra_search_path == ()
+    assert project_.db_pool_acquisition_timeout == 0.5
+    assert project_.db_max_rows == 1000
+    assert project_.db_tx_end is TransactionEnd.ROLLBACK_ALLOW_OVERRIDE
+    assert project_.jwt_cache_max_entries == 0
+    assert project_.require_api_key is False
+    assert project_.server_cors_allowed_origins == ("https://app.example.org", "http://[::1]:3000")
+    assert project_.db_hoisted_tx_settings == ("work_mem", "a.b")
+    assert (project_.server_trace_header, project_.server_timing_enabled) == ("traceparent", True)
+    assert project_.publishable_keys == ("one", "two")
+    assert project_.graphql_features == {"upsert", "groupBy"}
+    assert project_.rest_features == {"nested-inserts"}
+    assert project_.graphql_validation == "strict"
+    assert project_.hosts == ("api.example.org", "[::1]")
     assert settings.webhooks is not None
     assert settings.webhooks.retry_waits == (1.0, 2.5)
     assert settings.webhooks.allow_addresses == ("10.0.0.0/8", "fd00::1")
@@ -180,27 +191,27 @@ def test_every_kind_of_value_is_read() -> None:
     assert settings.webhooks.row_change_types == ("v1.shop.order", "v2.shop.order")
 
 
-def test_environment_wins_over_the_file_and_the_command_line_over_both() -> None:
+def test_environment_overrides_file_and_command_line_overrides_both() -> None:
     environ = {"DATAAPI_PROJECT_DB_POOL": "7", "DATAAPI_DATAAPI_LISTEN": "tcp:1, tcp:2", "PATH": "/bin"}
     assert project("db-pool = 3", environ).db_pool == 7
     assert read(environ=environ).listen == ("tcp:1", "tcp:2")
     assert read(environ=environ, overrides=[("dataapi", "listen", "tcp:3")]).listen == ("tcp:3",)
 
 
-def test_port_of_a_container_platform_counts_where_nothing_else_says_where_to_listen() -> None:
+def test_port_variable_is_the_default_of_listen() -> None:
     assert read(environ={"PORT": "5000"}).listen == ("tcp:5000",)
     listening = {"PORT": "5000", "DATAAPI_DATAAPI_LISTEN": "tcp:1"}
     assert read(environ=listening).listen == ("tcp:1",)
     command_line = [("dataapi", "listen", "tcp:2")]
     assert read(environ={"PORT": "5000"}, overrides=command_line).listen == ("tcp:2",)
     assert read("[dataapi]\nlisten = tcp:3\n" + MINIMAL, {"PORT": "5000"}).listen == ("tcp:3",)
-    [mistake] = mistakes(environ={"PORT": "http"})
-    assert mistake.startswith("environment PORT: [dataapi] listen = 'tcp:http': ")
+    [error] = errors_of(environ={"PORT": "http"})
+    assert error.startswith("environment PORT: [dataapi] listen = 'tcp:http': ")
 
 
-def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
-    """Where ``init`` writes it comes first; the template of a clone is never taken for one."""
-    here, there = Path("dataapi.ini"), Path("/etc/dataapi/dataapi.ini")
+def test_default_files_are_in_the_working_directory_and_in_etc() -> None:
+    """``init`` writes to the working directory. The repository's template is never used."""
+    local, system = Path("dataapi.ini"), Path("/etc/dataapi/dataapi.ini")
     template = Path("etc/dataapi.ini")
 
     def chosen(*present: Path) -> Path | None:
@@ -211,8 +222,8 @@ def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
 
         return load(None, {}, read_file=read_file).file
 
-    assert chosen(here, there, template) == here
-    assert chosen(there, template) == there
+    assert chosen(local, system, template) == local
+    assert chosen(system, template) == system
     with pytest.raises(ConfigurationError) as caught:
         chosen(template)
     [message] = str(caught.value).splitlines()
@@ -232,12 +243,12 @@ def test_a_configuration_stands_in_the_working_folder_or_else_in_etc() -> None:
         ("jwt-aud = mine # and nobody else's", "expected no # after the value"),
     ],
 )
-def test_what_other_formats_would_not_take_for_the_value_is_named(line: str, expected: str) -> None:
-    [mistake] = mistakes(MINIMAL + line)
-    assert expected in mistake
+def test_quotes_and_trailing_comments_are_rejected(line: str, expected: str) -> None:
+    [error] = errors_of(MINIMAL + line)
+    assert expected in error
     assert project("", {"DATAAPI_PROJECT_JWT_AUD": '"mine"'}).jwt_aud == '"mine"'
-    kept = read(MINIMAL + "jwt-aud = @/aud", files={"/aud": b"my # audience"})
-    assert kept.projects[0].jwt_aud == "my # audience"
+    from_file = read(MINIMAL + "jwt-aud = @/aud", files={"/aud": b"my # audience"})
+    assert from_file.projects[0].jwt_aud == "my # audience"
 
 
 @pytest.mark.parametrize(
@@ -251,14 +262,14 @@ def test_what_other_formats_would_not_take_for_the_value_is_named(line: str, exp
         ("unix:/a", "unix:/a", None),
     ],
 )
-def test_two_listeners_need_two_ports(listen: str, admin: str, wrong: str | None) -> None:
-    """The second one is named; one of IPv6 is another one, and port 0 is any."""
+def test_listeners_need_different_ports(listen: str, admin: str, wrong: str | None) -> None:
+    """IPv4 and IPv6 ports are separate, and port 0 is any free port."""
     text = f"[dataapi]\nlisten = {listen}\nadmin-listen = {admin}\n{MINIMAL}"
     if wrong is None:
         assert read(text).admin_listen == (admin,)
     else:
-        [mistake] = mistakes(text)
-        assert mistake.startswith(f"test.ini: [dataapi] {wrong} = 'tcp:8000")
+        [error] = errors_of(text)
+        assert error.startswith(f"test.ini: [dataapi] {wrong} = 'tcp:8000")
 
 
 @pytest.mark.parametrize(
@@ -274,11 +285,11 @@ def test_two_listeners_need_two_ports(listen: str, admin: str, wrong: str | None
         ("systemd:domain=INET:name=admin", False),
     ],
 )
-def test_an_admin_listener_that_others_can_reach_is_noticed(endpoint: str, public: bool) -> None:
-    found = inspect_service(read(f"[dataapi]\nadmin-listen = {endpoint}\n{MINIMAL}"))
-    assert [finding.wrong for finding in found] == [False] * public
+def test_public_admin_listener_is_a_warning(endpoint: str, public: bool) -> None:
+    findings = inspect_service(read(f"[dataapi]\nadmin-listen = {endpoint}\n{MINIMAL}"))
+    assert [finding.wrong for finding in findings] == [False] * public
     assert all(
-        str(finding).startswith(f"warning: admin-listen: {endpoint} can be reached") for finding in found
+        str(finding).startswith(f"warning: admin-listen: {endpoint} can be reached") for finding in findings
     )
 
 
@@ -295,25 +306,25 @@ def test_an_admin_listener_that_others_can_reach_is_noticed(endpoint: str, publi
         ("secret-keys = sb_secret_one", True),
     ],
 )
-def test_secrets_that_everybody_may_read_are_noticed(tmp_path: Path, secret: str, confidential: bool) -> None:
+def test_world_readable_secrets_are_a_warning(tmp_path: Path, secret: str, confidential: bool) -> None:
     key, _, value = secret.partition(" = ")
     rest = {"db-uri": "postgresql://authenticator@127.0.0.1/app", "publishable-keys": "k"}
     rest.pop(key, None)
-    lines = "".join(f"{name} = {one}\n" for name, one in rest.items())
-    file, kept = tmp_path / "x.ini", tmp_path / "kept"
-    for path, written in ((file, value), (kept, f"@{kept}")):
+    lines = "".join(f"{name} = {default}\n" for name, default in rest.items())
+    file, from_file = tmp_path / "x.ini", tmp_path / "kept"
+    for path, written in ((file, value), (from_file, f"@{from_file}")):
         file.write_text(f"[project]\n{lines}{key} = {written}\n")
-        kept.write_text(value)
-        for each in (file, kept):
+        from_file.write_text(value)
+        for each in (file, from_file):
             each.chmod(0o644)
-        what = "contains secrets but is readable by every user of this machine"
-        found = [str(finding) for finding in inspect_service(load(file, {}))]
-        assert found == [f"warning: {path} {what}: chmod o= {path}"] * confidential
+        problem = "contains secrets but is readable by every user of this machine"
+        findings = [str(finding) for finding in inspect_service(load(file, {}))]
+        assert findings == [f"warning: {path} {problem}: chmod o= {path}"] * confidential
         path.chmod(0o640)
         assert inspect_service(load(file, {})) == []
 
 
-def test_webhooks_without_an_encryption_key_are_noticed() -> None:
+def test_webhooks_without_an_encryption_key_are_an_error() -> None:
     [finding] = inspect_service(read(f"{MINIMAL}[webhooks]\n"))
     assert finding.wrong
     assert str(finding) == (
@@ -324,7 +335,7 @@ def test_webhooks_without_an_encryption_key_are_noticed() -> None:
     assert inspect_service(read(f"{MINIMAL}[webhooks]\nencryption-key = {key}\n")) == []
 
 
-def test_environment_alone_is_a_configuration() -> None:
+def test_configuration_may_come_from_the_environment_only() -> None:
     def nothing(path: Path) -> bytes:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
@@ -334,18 +345,18 @@ def test_environment_alone_is_a_configuration() -> None:
     assert settings.projects[0].db_uri == URI
 
 
-def test_service_alone_is_read_from_environment_and_command_line() -> None:
+def test_service_settings_can_be_loaded_without_projects() -> None:
     environ = {"DATAAPI_DATAAPI_WORKERS": "2", "DATAAPI_PROJECT_DB_URI": "nonsense"}
     defaults = Settings(projects=(), log_format="text")
     overrides = [("dataapi", "listen", "tcp:1"), ("project", "db-uri", "nonsense")]
-    found = load_service(environ, overrides=overrides, defaults=defaults)
-    assert found == dataclasses.replace(defaults, workers=2, listen=("tcp:1",))
+    loaded = load_service(environ, overrides=overrides, defaults=defaults)
+    assert loaded == dataclasses.replace(defaults, workers=2, listen=("tcp:1",))
 
     with pytest.raises(ConfigurationError) as caught:
         load_service(
             {"DATAAPI_DATAAPI_WORKER": "2"}, overrides=[("dataapi", "listen", "8000")], defaults=defaults
         )
-    assert [mistake.origin for mistake in caught.value.mistakes] == [
+    assert [error.origin for error in caught.value.mistakes] == [
         "environment DATAAPI_DATAAPI_WORKER",
         "command line",
     ]
@@ -362,33 +373,31 @@ def test_service_alone_is_read_from_environment_and_command_line() -> None:
         ("db-channel-enabled = no", {"db_channel_enabled": False}),
     ],
 )
-def test_values_with_a_meaning_of_their_own(line: str, expected: dict[str, object]) -> None:
+def test_special_values_are_parsed(line: str, expected: dict[str, object]) -> None:
     [project] = read(f"{MINIMAL}{line}\n").projects
     assert {name: getattr(project, name) for name in expected} == expected
 
 
-def test_an_empty_anonymous_role_means_none_and_not_the_default() -> None:
+def test_empty_anonymous_role_disables_it() -> None:
     assert project("db-anon-role =").db_anon_role == ""
     assert project("", {"DATAAPI_PROJECT_DB_ANON_ROLE": ""}).db_anon_role == ""
     assert project("").db_anon_role == "anon"
 
 
-def test_several_projects_take_their_reference_from_the_section_and_the_variable() -> None:
-    """``[project:REF]`` and ``DATAAPI_PROJECT_<REF>_…`` name the same project."""
+def test_project_reference_comes_from_section_or_variable() -> None:
     settings = read(SEVERAL, {f"DATAAPI_PROJECT_{'B' * 20}_DB_POOL": "2"})
-    assert [(found.ref, found.db_pool) for found in settings.projects] == [("a" * 20, 10), ("b" * 20, 2)]
+    assert [(each.ref, each.db_pool) for each in settings.projects] == [("a" * 20, 10), ("b" * 20, 2)]
 
 
-def test_secret_is_read_from_its_file_without_one_line_end() -> None:
-    """``@/path`` takes the file's text; a second line end belongs to the secret."""
+def test_secret_file_may_end_with_one_newline() -> None:
     text = f"[project]\ndb-uri = @/uri\njwt-secret = {SECRET}\n"
     assert read(text, files={"/uri": URI.encode() + b"\n"}).projects[0].db_uri == URI
     environ = {"DATAAPI_PROJECT_JWT_SECRET": "@/secret"}
-    found = read(environ=environ, files={"/secret": SECRET.encode() + b"\n\n"})
-    assert found.projects[0].jwt_secret == SECRET + "\n"
+    loaded = read(environ=environ, files={"/secret": SECRET.encode() + b"\n\n"})
+    assert loaded.projects[0].jwt_secret == SECRET + "\n"
 
 
-def test_no_file_anywhere_says_where_it_looked() -> None:
+def test_error_lists_the_default_files_if_none_exists() -> None:
     def nothing(path: Path) -> bytes:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
@@ -399,12 +408,12 @@ def test_no_file_anywhere_says_where_it_looked() -> None:
         assert part in message
 
 
-def test_named_file_that_is_missing_is_a_mistake() -> None:
+def test_missing_configuration_file_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match=r"^/nowhere/x\.ini: cannot be read: No such file"):
         load(Path("/nowhere/x.ini"), {})
 
 
-def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
+def test_unreadable_default_file_is_an_error() -> None:
     def forbidden(_path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
@@ -418,25 +427,25 @@ def test_unreadable_default_file_is_a_mistake_and_not_skipped() -> None:
         ("dataapi", "jwt-secret = hush", "it belongs in [project]"),
         ("project", "workers = 2", "it belongs in [dataapi]"),
         ("project", "retention-days = 2", "it belongs in [webhooks]"),
-        ("dataapi", "db-uri = postgresql:///app", "it belongs in [project] or [webhooks]"),
+        ("dataapi", "db-uri = postgresql:///app", "it belongs in [project] or [webhooks] or [notify]"),
         ("webhooks", "app.settings.mode = x", "it belongs in [project]"),
     ],
 )
-def test_a_key_in_the_wrong_section_names_the_right_one(section: str, line: str, expected: str) -> None:
+def test_key_in_the_wrong_section_is_explained(section: str, line: str, expected: str) -> None:
     key, _, value = line.partition(" = ")
     text = MINIMAL if section == "project" else f"{MINIMAL}[{section}]\n"
-    assert mistakes(f"{text}{line}\n") == [f"test.ini: [{section}] {key}: no such key; {expected}"]
+    assert errors_of(f"{text}{line}\n") == [f"test.ini: [{section}] {key}: no such key; {expected}"]
     if not key.startswith("app."):
-        right = re.findall(r"\[(\w+)\]", expected)
-        variables = " or ".join(variable_name(each, key) for each in right)
+        sections = re.findall(r"\[(\w+)\]", expected)
+        variables = " or ".join(variable_name(each, key) for each in sections)
         wrong = variable_name(section, key)
-        assert mistakes(environ={wrong: value}) == [
+        assert errors_of(environ={wrong: value}) == [
             f"environment {wrong}: no such key; did you mean {variables}?"
         ]
 
 
-def test_all_mistakes_are_reported_at_once() -> None:
-    found = mistakes(
+def test_all_errors_are_reported_together() -> None:
+    messages = errors_of(
         """
 [dataapi]
 workers = many
@@ -449,7 +458,7 @@ timeout = 3
 """,
         {"DATAAPI_WEBHOOKS_TIMEOUT": "-1", "DATAAPI_PROJECT_DB_POL": "3", "DATAAPI_FOO": "1"},
     )
-    assert found == [
+    assert messages == [
         "environment DATAAPI_FOO: no such key",
         "environment DATAAPI_PROJECT_DB_POL: no such key; did you mean DATAAPI_PROJECT_DB_POOL?",
         "test.ini: [web-hooks]: no such section; did you mean webhooks?",
@@ -465,15 +474,14 @@ timeout = 3
     ]
 
 
-def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
+def test_relative_folder_of_documents_is_made_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is made absolute when it is read, so that it stays the same wherever the daemon goes."""
     (tmp_path / "documents").mkdir()
     monkeypatch.chdir(tmp_path)
-    made = project("graphql-documents = documents\ngraphql-documents-only = yes")
-    assert made.graphql_documents == tmp_path / "documents"
-    assert made.graphql_documents_only
+    loaded = project("graphql-documents = documents\ngraphql-documents-only = yes")
+    assert loaded.graphql_documents == tmp_path / "documents"
+    assert loaded.graphql_documents_only
 
 
 @pytest.mark.parametrize(
@@ -521,6 +529,7 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("secret-keys = k\npublishable-keys = k", "expected keys that are not in publishable-keys"),
         ("graphql-validation = lax", "expected one of compatible, strict"),
         ("graphql-features = upsert, upset", "expected some of upsert, "),
+        ("rest-features = nestedInserts", "expected some of nested-inserts"),
         ("graphql-documents = /no/such/folder", "expected a folder that exists"),
         (
             "graphql-documents-only = yes",
@@ -554,8 +563,8 @@ def test_folder_of_documents_may_be_relative_to_where_the_daemon_starts(
         ("[webhooks]\nretention-days = 0", "expected a whole number of at least 1"),
     ],
 )
-def test_bad_value_is_refused_with_what_is_expected(line: str, expected: str) -> None:
-    [message] = mistakes(MINIMAL + line + "\n")
+def test_invalid_value_is_rejected_with_an_explanation(line: str, expected: str) -> None:
+    [message] = errors_of(MINIMAL + line + "\n")
     assert expected in message
     assert message.startswith("test.ini: [")
 
@@ -578,22 +587,22 @@ def test_bad_value_is_refused_with_what_is_expected(line: str, expected: str) ->
         ("user=a\0b", False),
     ],
 )
-def test_connection_string_is_one_that_libpq_reads(uri: str, accepted: bool) -> None:
+def test_connection_string_must_be_valid_for_libpq(uri: str, accepted: bool) -> None:
     environ = {"DATAAPI_PROJECT_DB_URI": uri}
     if accepted:
         assert read(environ=environ).projects[0].db_uri == uri
     else:
-        [message] = mistakes(environ=environ)
+        [message] = errors_of(environ=environ)
         assert "db-uri: expected postgresql://user:password@host:port/database" in message
 
 
 def _base64url(data: bytes) -> str:
-    import base64  # noqa: PLC0415 - of this helper alone
+    import base64  # noqa: PLC0415 - only this helper needs it
 
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-GOOD_KEY = {"kty": "oct", "alg": "HS256", "k": _base64url(b"k" * 32)}
+VALID_KEY = {"kty": "oct", "alg": "HS256", "k": _base64url(b"k" * 32)}
 
 
 @pytest.mark.parametrize(
@@ -601,24 +610,24 @@ GOOD_KEY = {"kty": "oct", "alg": "HS256", "k": _base64url(b"k" * 32)}
     [
         SECRET,
         "ä" * 32,
-        json.dumps(GOOD_KEY),
-        json.dumps({"keys": [GOOD_KEY, GOOD_KEY]}),
+        json.dumps(VALID_KEY),
+        json.dumps({"keys": [VALID_KEY, VALID_KEY]}),
         "https://issuer.example.org/.well-known/jwks.json",
     ],
 )
-def test_secret_may_be_text_or_jwk_or_jwks_or_where_one_is(secret: str) -> None:
+def test_secret_may_be_text_jwk_jwks_or_url(secret: str) -> None:
     environ = {"DATAAPI_PROJECT_JWT_SECRET": secret}
     assert read(environ=environ).projects[0].jwt_secret == secret
 
 
-@pytest.mark.parametrize(("size", "good"), [(31, False), (32, True)])
-def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> None:
+@pytest.mark.parametrize(("size", "valid"), [(31, False), (32, True)])
+def test_length_of_a_base64_secret_is_in_bytes(size: int, valid: bool) -> None:
     text = _base64url(b"\xff" * size)
     environ = {"DATAAPI_PROJECT_JWT_SECRET": text, "DATAAPI_PROJECT_JWT_SECRET_IS_BASE64": "yes"}
-    if good:
+    if valid:
         assert read(environ=environ).projects[0].jwt_secret_is_base64
     else:
-        [message] = mistakes(environ=environ)
+        [message] = errors_of(environ=environ)
         assert "jwt-secret has 31 bytes, expected 32 or more" in message
 
 
@@ -631,19 +640,19 @@ def test_secret_in_base64_is_measured_by_its_bytes(size: int, good: bool) -> Non
         ('{"kty": "DSA"}', "key 1 needs a kty of oct, RSA, EC or OKP"),
         ('{"kty": "RSA", "n": "!", "e": 3}', "key 1 is not a valid key"),
         ('{"keys": []}', "the JWKS contains no key"),
-        (json.dumps({"keys": [GOOD_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
+        (json.dumps({"keys": [VALID_KEY, {"kty": "EC"}]}), "key 2 needs a kty of"),
         ('{"keys": [1]}', "key 1 is not a JSON object"),
         ("http://issuer.example.org/jwks.json", "an attacker on the network could replace the keys"),
         ("https://user:password@issuer.example.org/", "is not a URL with a host and without a user name"),
     ],
 )
-def test_unusable_secret_is_refused_without_showing_it(secret: str, expected: str) -> None:
-    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": secret})
+def test_invalid_secret_is_rejected_without_showing_it(secret: str, expected: str) -> None:
+    [message] = errors_of(environ={"DATAAPI_PROJECT_JWT_SECRET": secret})
     assert expected in message
     assert message.startswith("environment DATAAPI_PROJECT_JWT_SECRET: [project] jwt-secret: ")
 
 
-def test_secrets_appear_neither_in_mistakes_nor_in_repr() -> None:
+def test_secrets_are_not_in_errors_or_repr() -> None:
     text = f"""[project]
 jwt-secrt = hunter2-a
 hunter2-b
@@ -664,10 +673,10 @@ hunter2-h
     assert "hunter2" not in repr(project("secret-keys = hunter2-k\n[webhooks]\ndb-uri = host=hunter2"))
 
 
-def test_unreadable_secret_file_is_a_mistake_that_names_it() -> None:
-    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/no/such"})
+def test_unreadable_secret_file_is_an_error_with_its_name() -> None:
+    [message] = errors_of(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/no/such"})
     assert "the file /no/such cannot be read: No such file or directory" in message
-    [message] = mistakes(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/binary"}, files={"/binary": b"ab\xff"})
+    [message] = errors_of(environ={"DATAAPI_PROJECT_JWT_SECRET": "@/binary"}, files={"/binary": b"ab\xff"})
     assert "the file /binary is not UTF-8: byte 2" in message
 
 
@@ -685,92 +694,89 @@ def test_unreadable_secret_file_is_a_mistake_that_names_it() -> None:
         ("", "test.ini: expected a section [project], or several [project:REF]"),
     ],
 )
-def test_a_file_that_is_not_a_configuration_is_one_mistake(text: str | bytes, expected: str) -> None:
-    assert mistakes(text) == [expected]
+def test_file_that_is_not_a_configuration_is_one_error(text: str | bytes, expected: str) -> None:
+    assert errors_of(text) == [expected]
 
 
-def test_several_unreadable_lines_are_all_named_with_the_other_mistakes() -> None:
-    """A line without ``=`` hides nothing else."""
-    found = mistakes(MINIMAL + "nonsense\ndb-pool = x\nmore nonsense\n")
-    assert found == [
+def test_invalid_lines_do_not_hide_other_errors() -> None:
+    messages = errors_of(MINIMAL + "nonsense\ndb-pool = x\nmore nonsense\n")
+    assert messages == [
         "test.ini: line 4: expected key = value",
         "test.ini: line 6: expected key = value",
         "test.ini: [project] db-pool = 'x': expected a whole number of at least 1",
     ]
 
 
-def test_missing_connection_string_is_a_mistake() -> None:
-    """``db-uri`` has no default."""
-    [message] = mistakes(f"[project]\njwt-secret = {SECRET}")
+def test_connection_string_is_required() -> None:
+    [message] = errors_of(f"[project]\njwt-secret = {SECRET}")
     assert message.startswith("test.ini: [project] db-uri: expected a connection string")
 
 
-def test_projects_must_be_told_apart() -> None:
+def test_projects_need_different_references_and_hosts() -> None:
     same = SEVERAL.replace("b.example.org", "A.example.org")
-    [message] = mistakes(same)
+    [message] = errors_of(same)
     assert message.endswith(f"expected each host name in one project only; [project:{'a' * 20}] also has it")
-    [message] = mistakes(SEVERAL.replace("hosts = b.example.org", ""))
+    [message] = errors_of(SEVERAL.replace("hosts = b.example.org", ""))
     assert "hosts: expected host names, because there are several projects" in message
-    [message] = mistakes(SEVERAL.replace("[project:" + "b" * 20, "[project:short"))
+    [message] = errors_of(SEVERAL.replace("[project:" + "b" * 20, "[project:short"))
     assert message == "test.ini: [project:short]: expected 20 letters a-z after [project:"
-    [message] = mistakes(SEVERAL + f"ref = {'c' * 20}\n")
+    [message] = errors_of(SEVERAL + f"ref = {'c' * 20}\n")
     assert f"ref: expected {'b' * 20}, as in the name of the section" in message
-    assert any("not both" in message for message in mistakes(SEVERAL + MINIMAL))
+    assert any("not both" in message for message in errors_of(SEVERAL + MINIMAL))
 
 
-def test_settings_for_sql_have_any_name() -> None:
-    found = project(
+def test_app_settings_may_have_any_name() -> None:
+    loaded = project(
         "app.settings.Key = first\napp.settings.other =\n", {"DATAAPI_PROJECT_APP_SETTINGS_MY_KEY": "three"}
     )
-    assert found.app_settings == (
+    assert loaded.app_settings == (
         ("app.settings.Key", "first"),
         ("app.settings.other", ""),
         ("app.settings.my_key", "three"),
     )
-    assert "first" not in repr(found)
-    [message] = mistakes(MINIMAL + "app.settings.a-b = secret\n")
+    assert "first" not in repr(loaded)
+    [message] = errors_of(MINIMAL + "app.settings.a-b = secret\n")
     assert message.startswith("test.ini: [project] app.settings.a-b: expected a name")
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=30).map("DATAAPI_".__add__), st.text(max_size=30)))
-def test_any_unknown_variable_is_one_mistake(environ: dict[str, str]) -> None:
-    known = {
+def test_each_unknown_variable_is_one_error(environ: dict[str, str]) -> None:
+    contents = {
         variable_name(section, key)
         for section in ("dataapi", "project", "webhooks")
         for key in (SERVICE | PROJECT | WEBHOOKS)
     }
-    environ = {name: value for name, value in environ.items() if name not in known}
+    environ = {name: value for name, value in environ.items() if name not in contents}
     if not environ:
         return
     with pytest.raises(ConfigurationError) as caught:
         read(environ=environ)
-    assert [mistake.origin for mistake in caught.value.mistakes] == [
+    assert [error.origin for error in caught.value.mistakes] == [
         f"environment {name}" for name in sorted(environ)
     ]
-    assert all(mistake.value is None for mistake in caught.value.mistakes)
+    assert all(error.value is None for error in caught.value.mistakes)
 
 
 @given(st.text())
-def test_any_file_is_settings_or_mistakes(text: str) -> None:
-    """Nothing but ``ConfigurationError`` comes out of a file that is no configuration."""
+def test_any_invalid_file_raises_a_configuration_error(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read("[project]\n" + text)
     assert caught.value.mistakes
 
 
 @given(st.sampled_from(sorted(PROJECT)), st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_value_of_any_key_is_read_or_refused(key: str, value: str) -> None:
+def test_any_value_of_any_key_is_read_or_rejected(key: str, value: str) -> None:
     try:
         settings = read(environ={variable_name("project", key): value})
     except ConfigurationError as error:
-        assert {mistake.key for mistake in error.mistakes} <= {key, "db-uri", "require-api-key"}  # noqa: PT017
+        assert {error.key for error in error.mistakes} <= {key, "db-uri", "require-api-key"}  # noqa: PT017
     else:
-        [found] = settings.projects
+        [loaded] = settings.projects
         default = Project("abcdefghijklmnopqrst", "default", URI, jwt_secret=SECRET)
         changed = {
             field.name
             for field in dataclasses.fields(Project)
-            if getattr(found, field.name) != getattr(default, field.name)
+            if getattr(loaded, field.name) != getattr(default, field.name)
         }
         assert changed <= {key.replace("-", "_")}
 
@@ -783,7 +789,7 @@ def test_any_value_of_any_key_is_read_or_refused(key: str, value: str) -> None:
         min_size=1,
     )
 )
-def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[str]) -> None:
+def test_accepted_endpoints_are_valid_for_twisted(paths: list[str]) -> None:
     from dataapi.service.configuration.endpoints import check_endpoint  # noqa: PLC0415
     from dataapi.service.configuration.parsers import InvalidValue  # noqa: PLC0415
     from twisted.internet.endpoints import _parse, quoteStringArgument  # noqa: PLC0415
@@ -796,8 +802,8 @@ def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[st
             check_endpoint("unix:" + path)
         except InvalidValue:
             continue
-        arguments, named = _parse("unix:" + path)
-        assert len(arguments) + len(named) >= 2
+        arguments, options = _parse("unix:" + path)
+        assert len(arguments) + len(options) >= 2
 
 
 @pytest.mark.parametrize(
@@ -808,7 +814,7 @@ def test_any_endpoint_that_is_accepted_is_one_that_twisted_parses(paths: list[st
         ("", {"DATAAPI_WEBHOOKS_TIMEOUT": "5"}, Webhooks(timeout=5.0)),
     ],
 )
-def test_webhooks_are_on_if_their_section_is_there(
+def test_webhooks_are_enabled_by_their_section(
     text: str, environ: dict[str, str], webhooks: Webhooks | None
 ) -> None:
     assert read(MINIMAL + text, environ).webhooks == webhooks
@@ -820,6 +826,98 @@ def test_encryption_keys_are_32_bytes_in_base64() -> None:
     assert read(text).webhooks == Webhooks(encryption_key=tuple(keys))
     assert keys[0] not in repr(read(text))
     for wrong, expected in (("short", "not base64"), (f"{keys[0]}, c2hvcnQ=", "key 2 is 5 bytes")):
-        [mistake] = mistakes(f"{MINIMAL}[webhooks]\nencryption-key = {wrong}\n")
-        assert expected in mistake
-        assert wrong not in mistake
+        [error] = errors_of(f"{MINIMAL}[webhooks]\nencryption-key = {wrong}\n")
+        assert expected in error
+        assert wrong not in error
+
+
+NOTIFIED = f"{MINIMAL}[webhooks]\n"
+ORDERS = "channel = orders\nevent-type = v1.shop.order\norganization = acme\n"
+
+
+def test_channels_are_read() -> None:
+    text = f"""{NOTIFIED}[notify]
+        {ORDERS.replace(chr(10), chr(10) + 8 * " ")}
+        [notify:stock2]
+        db-uri = {URI}2
+        channel = Stock "level"
+        event-type = v1.shop.stock
+        organization-member = tenant
+        project-member = project
+    """
+    text = re.sub("^ +", "", text, flags=re.MULTILINE)
+    assert read(text).notify == (
+        NotifyChannel("notify", URI, "orders", "v1.shop.order", organization="acme"),
+        NotifyChannel(
+            "notify:stock2", f"{URI}2", 'Stock "level"', "v1.shop.stock",
+            organization_member="tenant", project_member="project",
+        ),
+    )  # fmt: skip
+    assert read(text).notify_types == ("v1.shop.order", "v1.shop.stock")
+    assert "hunter2" not in repr(read(text).notify)
+    assert read().notify == ()
+
+
+def test_environment_configures_channels() -> None:
+    environ = {
+        "DATAAPI_NOTIFY_DB_URI": f"{URI}1",
+        "DATAAPI_NOTIFY_CHANNEL": "orders",
+        "DATAAPI_NOTIFY_EVENT_TYPE": "v1.shop.order",
+        "DATAAPI_NOTIFY_ORGANIZATION_MEMBER": "tenant",
+        "DATAAPI_NOTIFY_STOCK_DB_URI": f"{URI}2",
+        "DATAAPI_NOTIFY_STOCK_CHANNEL": "stock",
+        "DATAAPI_NOTIFY_STOCK_EVENT_TYPE": "v1.shop.stock",
+        "DATAAPI_NOTIFY_STOCK_ORGANIZATION": "acme",
+    }
+    assert variable_name("notify:stock", "db-uri") == "DATAAPI_NOTIFY_STOCK_DB_URI"
+    assert read(NOTIFIED, environ).notify == (
+        NotifyChannel("notify", f"{URI}1", "orders", "v1.shop.order", organization_member="tenant"),
+        NotifyChannel("notify:stock", f"{URI}2", "stock", "v1.shop.stock", organization="acme"),
+    )
+    [error] = errors_of(NOTIFIED, {"DATAAPI_NOTIFY_STOCK_CHANEL": "x"})
+    assert error.startswith("environment DATAAPI_NOTIFY_STOCK_CHANEL: no such key")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{NOTIFIED}[notify]\n", "[notify] channel: expected a channel such as orders"),
+        (f"{NOTIFIED}[notify]\n", "[notify] event-type: expected a type such as v1.shop.order"),
+        (
+            f"{NOTIFIED}[notify]\n",
+            "[notify] organization: expected either organization or organization-member",
+        ),
+        (
+            f"{NOTIFIED}[notify:a]\n{ORDERS}organization-member = tenant",
+            "[notify:a] organization: expected either organization or organization-member",
+        ),
+        (
+            f"{NOTIFIED}[notify:a]\n{ORDERS}project = {20 * 'p'}\nproject-member = p",
+            "[notify:a] project: expected either project or project-member, not both",
+        ),
+        (f"{NOTIFIED}[notify:A-b]\n{ORDERS}", "[notify:A-b]: expected letters a-z and digits after [notify:"),
+        (
+            f"{NOTIFIED}[notify]\n{ORDERS}".replace("= orders", "= " + "o" * 64),
+            "expected the name of a channel, of at most 63 bytes",
+        ),
+        (
+            f"{NOTIFIED}[notify]\n{ORDERS}".replace("v1.shop.order", "shop.order"),
+            "expected an event type such as v1.shop.order",
+        ),
+        (f"{NOTIFIED}[notify]\n{ORDERS}db-url = x", "no such key; did you mean db-uri?"),
+        (f"{NOTIFIED}[webhooks:a]\n", "[webhooks:a]: no such section"),
+        (
+            f"{MINIMAL}[notify]\n{ORDERS}",
+            "[webhooks]: expected this section, because the events of [notify] are webhooks",
+        ),
+    ],
+)
+def test_invalid_channels_are_rejected(text: str, expected: str) -> None:
+    assert any(expected in error for error in errors_of(text)), errors_of(text)
+
+
+def test_channels_require_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "txpostgres", None)
+    assert read(NOTIFIED).notify == ()
+    [error] = errors_of(f"{NOTIFIED}[notify]\n{ORDERS}")
+    assert error.endswith("[notify]: expected the extra notify: pip install 'dataapi-daemon[notify]'")

@@ -1,4 +1,4 @@
-"""What lives on is frozen before there is much of it, and nothing that is garbage with it."""
+"""Long-lived objects are frozen, but garbage is not."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class Reactor:
-    """Calls what it was asked to when the test says so."""
+    """Calls functions when the test says so."""
 
     def __init__(self) -> None:
-        self.called: list[Callable[[], None]] = []
+        self.pending: list[Callable[[], None]] = []
 
     def callFromThread(self, function: Callable[[], None]) -> None:  # noqa: N802 - twisted's name
-        self.called.append(function)
+        self.pending.append(function)
 
-    def turn(self) -> None:
-        """Call it."""
-        while self.called:
-            self.called.pop()()
+    def run_pending(self) -> None:
+        """Call all pending functions."""
+        while self.pending:
+            self.pending.pop()()
 
 
-class Machine:
-    """ShortCollections collections of this process, watched."""
+class Harness:
+    """ShortCollections with a fake reactor."""
 
     def __init__(self) -> None:
         self.reactor = Reactor()
@@ -36,57 +36,58 @@ class Machine:
 
 
 @pytest.fixture
-def machine() -> Iterator[Machine]:
+def harness() -> Iterator[Harness]:
     gc.disable()
-    machine = Machine()
-    machine.garbage.start()
-    yield machine
-    machine.garbage.stop()
+    gc.collect()  # garbage of other tests
+    harness = Harness()
+    harness.garbage.start()
+    yield harness
+    harness.garbage.stop()
     gc.unfreeze()
     gc.enable()
 
 
-def kept() -> list[list[int]]:
-    """Make a thousand objects that the collector knows."""
+def make_lists() -> list[list[int]]:
+    """Return a thousand objects that the garbage collector tracks."""
     return [[number] for number in range(1000)]
 
 
-def collected() -> None:
-    """Make as many young collections as there are before a full one."""
+def collect_until_full() -> None:
+    """Run young collections until a full one is due."""
     for _ in range(FREEZE_AFTER):
         gc.collect(1)
 
 
-def test_what_lives_on_is_frozen(machine: Machine) -> None:
-    lists = kept()
+def test_surviving_objects_are_frozen(harness: Harness) -> None:
+    lists = make_lists()
     before = gc.get_freeze_count()
     gc.collect(1)
-    machine.reactor.turn()
+    harness.reactor.run_pending()
     assert gc.get_freeze_count() == before
-    collected()
+    collect_until_full()
     assert gc.get_freeze_count() == before
-    machine.reactor.turn()
+    harness.reactor.run_pending()
     assert gc.get_freeze_count() >= before + len(lists)
     gc.collect(1)
-    assert machine.reactor.called == [], "it begins to count anew"
+    assert harness.reactor.pending == [], "the count restarts"
 
 
-def test_garbage_is_not_frozen(machine: Machine) -> None:
-    cycles = kept()
-    collected()
+def test_garbage_is_not_frozen(harness: Harness) -> None:
+    cycles = make_lists()
+    collect_until_full()
     for each in cycles:
         each.append(each)  # type: ignore[arg-type]
     del cycles, each
-    machine.reactor.turn()
+    harness.reactor.run_pending()
     gc.unfreeze()
     assert gc.collect() < 1000
 
 
-def test_nothing_happens_after_the_end(machine: Machine) -> None:
-    collected()
-    machine.garbage.stop()
+def test_nothing_is_frozen_after_stop(harness: Harness) -> None:
+    collect_until_full()
+    harness.garbage.stop()
     before = gc.get_freeze_count()
-    collected()
-    machine.reactor.turn()
+    collect_until_full()
+    harness.reactor.run_pending()
     assert gc.get_freeze_count() == before
-    machine.garbage.stop()
+    harness.garbage.stop()

@@ -1,4 +1,4 @@
-"""PostgREST's configuration in ours: its syntax, its names, and what is said of what has no counterpart."""
+"""Migration of PostgREST's configuration: syntax, names and notes about missing settings."""
 
 from __future__ import annotations
 
@@ -22,45 +22,44 @@ from dataapi.service.configuration.postgrest import (
 from dataapi.settings import Project, Settings, TransactionEnd
 from support import documents
 
-HERE = Path("/srv/postgrest")
+FOLDER = Path("/srv/postgrest")
 FILE = Path("test.ini")
 SECRET = "reallyreallyreallyreallyverysafe"
 
 
 def migrated(text: str, environ: dict[str, str] | None = None) -> tuple[Settings, tuple[str, ...]]:
-    made = migrate(text, environ or {}, HERE)
+    migration = migrate(text, environ or {}, FOLDER)
 
     def read_file(path: Path) -> bytes:
-        return made.text.encode() if path == FILE else SECRET.encode()
+        return migration.text.encode() if path == FILE else SECRET.encode()
 
-    return load(FILE, {}, read_file=read_file), made.notes
+    return load(FILE, {}, read_file=read_file), migration.notes
 
 
 def project(text: str, environ: dict[str, str] | None = None) -> Project:
-    """Return the project of a migrated file of which there is nothing to say."""
+    """Return the project of a migrated file, without any notes."""
     settings, notes = migrated(text, environ)
     assert notes == ()
     return settings.projects[0]
 
 
-def test_the_guide_names_every_key() -> None:
-    """Each one that PostgREST has, and no other."""
+def test_guide_lists_every_key_of_postgrest() -> None:
     chapter = documents.chapter(documents.read("docs/guides/from-postgrest.md"), "Keys")
-    same, _, table = chapter.partition("| PostgREST |")
+    same_name, _, table = chapter.partition("| PostgREST |")
     rows = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
     named = {key for row in rows for key in re.findall(r"`([a-z0-9-]+)(?: = [a-z]+)?`", row)}
-    named |= set(re.findall(r"`([a-z]+(?:-[a-z0-9]+)+)`", same))
+    named |= set(re.findall(r"`([a-z]+(?:-[a-z0-9]+)+)`", same_name))
     assert named == KNOWN
 
 
-def test_every_key_has_one_meaning() -> None:
+def test_every_key_is_migrated_in_one_way() -> None:
     assert set(SAME) <= PROJECT.keys() | SERVICE.keys()
     assert set(RENAMED.values()) <= set(SAME)
     assert len(KNOWN) == len(SAME) + len(RENAMED) + len(LISTENING) + len(WITHOUT) + 1
 
 
-def test_a_file_as_postgrests_documentation_has_it() -> None:
-    found = project(f'''
+def test_example_of_postgrests_documentation_is_migrated() -> None:
+    loaded = project(f'''
         # postgrest.conf
         db-uri       = "postgres://user:p#ss@host:5432/dbname" # where it is
         db-anon-role = "anon"
@@ -75,9 +74,9 @@ def test_a_file_as_postgrests_documentation_has_it() -> None:
         app.settings.first = "Say \\"hi\\""
         app {{ settings {{ second = 2 }} }}
     ''')
-    assert found == Project(
-        ref=found.ref,
-        organization=found.organization,
+    assert loaded == Project(
+        ref=loaded.ref,
+        organization=loaded.organization,
         db_uri="postgres://user:p#ss@host:5432/dbname",
         db_schemas=("api", "public"),
         db_pool=20,
@@ -91,24 +90,23 @@ def test_a_file_as_postgrests_documentation_has_it() -> None:
     )
 
 
-def test_the_environment_wins_and_interpolates() -> None:
-    found = project(
+def test_environment_overrides_the_file_and_is_interpolated() -> None:
+    loaded = project(
         'db-anon-role = "$(ROLE)"\njwt-role-claim-key = "$$.roles[0]"\ndb-channel = "one"',
         {"ROLE": "visitor", "PGRST_DB_CHANNEL": "two", "PGRST_APP_SETTINGS_MY_KEY": "x", "OTHER": "y"},
     )
-    assert (found.db_anon_role, found.jwt_role_claim_key, found.db_channel) == (
+    assert (loaded.db_anon_role, loaded.jwt_role_claim_key, loaded.db_channel) == (
         "visitor",
         "$.roles[0]",
         "two",
     )
-    assert found.app_settings == (("app.settings.my_key", "x"),)
+    assert loaded.app_settings == (("app.settings.my_key", "x"),)
 
 
-def test_what_is_left_out_means_what_it_means_to_postgrest() -> None:
-    """No anonymous role, no API keys, port 3000 of every interface, no admin listener."""
+def test_missing_settings_have_postgrests_defaults() -> None:
     settings, _ = migrated("")
-    [found] = settings.projects
-    assert (found.db_uri, found.db_anon_role, found.require_api_key) == ("postgresql://", "", False)
+    [loaded] = settings.projects
+    assert (loaded.db_uri, loaded.db_anon_role, loaded.require_api_key) == ("postgresql://", "", False)
     assert (settings.listen, settings.admin_listen) == (("tcp:3000",), ())
 
 
@@ -125,7 +123,7 @@ def test_what_is_left_out_means_what_it_means_to_postgrest() -> None:
         ('admin-server-unix-socket = "admin.sock"', "tcp:3000", "unix:/srv/postgrest/admin.sock:mode=660"),
     ],
 )  # fmt: skip
-def test_listeners_are_endpoints(text: str, listen: str, admin: str) -> None:
+def test_listeners_become_endpoints(text: str, listen: str, admin: str) -> None:
     settings, notes = migrated(text)
     assert (settings.listen, settings.admin_listen, notes) == ((listen,), (admin,) if admin else (), ())
 
@@ -134,7 +132,7 @@ def test_listeners_are_endpoints(text: str, listen: str, admin: str) -> None:
     ("value", "expected"),
     [("true", None), ('"TRUE"', None), ('"\\"true\\""', None), ("1", None), ("false", False), ('"0"', False)],
 )
-def test_switches_are_read_as_postgrest_reads_them(value: str, expected: bool | None) -> None:
+def test_booleans_are_parsed_as_in_postgrest(value: str, expected: bool | None) -> None:
     assert project(f"db-channel-enabled = {value}").db_channel_enabled is expected
 
 
@@ -142,21 +140,21 @@ def test_switches_are_read_as_postgrest_reads_them(value: str, expected: bool | 
     ("text", "line"),
     [("log-query = true", "errors"), ('log-query = "main-query"\nlog-level = "info"', "all")],
 )
-def test_the_statements_of_logged_requests_are_logged(text: str, line: str) -> None:
-    assert f"log-query = {line}\n" in migrate(text, {}, HERE).text
+def test_log_query_is_migrated(text: str, line: str) -> None:
+    assert f"log-query = {line}\n" in migrate(text, {}, FOLDER).text
     assert migrated(text)[1] == ()
-    assert "log-query" not in migrate("log-query = false", {}, HERE).text
+    assert "log-query" not in migrate("log-query = false", {}, FOLDER).text
 
 
-def test_what_has_no_counterpart_is_named() -> None:
-    """Deprecated names are taken for the new ones, whose own values win, as in PostgREST."""
+def test_settings_without_a_counterpart_are_noted() -> None:
+    """Deprecated names are accepted, but current names take precedence, as in PostgREST."""
     settings, notes = migrated(
         'max-rows = 5\nrole-claim-key = ".a"\njwt-role-claim-key = ".b"\ndb-pool-timeout = 7\n'
         'openapi-security-active = true\ndb-poool = 3\nserver-timing-enabled = "perhaps"\n'
         'server-host = "api.internal"\njwt-aud = " spaced"'
     )
-    [found] = settings.projects
-    assert (found.db_max_rows, found.jwt_role_claim_key, found.db_pool_max_idletime) == (5, ".b", 7)
+    [loaded] = settings.projects
+    assert (loaded.db_max_rows, loaded.jwt_role_claim_key, loaded.db_pool_max_idletime) == (5, ".b", 7)
     assert [note.partition(":")[0] for note in notes] == [
         "db-pool-timeout",
         "max-rows",
@@ -169,8 +167,8 @@ def test_what_has_no_counterpart_is_named() -> None:
     ]
 
 
-def test_files_of_secrets_are_named_from_where_postgrest_runs() -> None:
-    assert "jwt-secret = @/srv/postgrest/jwt\n" in migrate('jwt-secret = "@./jwt"', {}, HERE).text
+def test_secret_files_are_relative_to_postgrests_working_directory() -> None:
+    assert "jwt-secret = @/srv/postgrest/jwt\n" in migrate('jwt-secret = "@./jwt"', {}, FOLDER).text
     assert project('jwt-secret = "@/etc/jwt"').jwt_secret == SECRET
 
 
@@ -179,12 +177,12 @@ def test_files_of_secrets_are_named_from_where_postgrest_runs() -> None:
     ["db-pool 5", "db-pool = ", 'db-uri = "open', "db-uri = bare", "a {", 'jwt-secret = "a$b"', "= 1",
      'db-uri = "$(NOWHERE)"', 'db-uri = "\\q"', "[project]\ndb-uri = x"],
 )  # fmt: skip
-def test_what_postgrest_would_not_read_is_refused(text: str) -> None:
+def test_syntax_errors_of_postgrest_are_rejected(text: str) -> None:
     with pytest.raises(NotUnderstood):
         parse(text, {})
 
 
-def test_a_configuration_of_postgrests_is_recognized() -> None:
+def test_configuration_of_postgrest_is_recognized() -> None:
     text = '# a comment\ndb-uri = "postgresql://"\n'
     assert is_configuration(text)
     with pytest.raises(ConfigurationError, match=r"PostgREST.*dataapi migrate-config test.ini"):

@@ -1,4 +1,4 @@
-"""Timers do not follow the wall clock."""
+"""Timers use the monotonic clock."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 
 
-def test_timers_do_not_follow_the_wall_clock() -> None:
-    """A clock that is set back holds up no retry and no time limit: timers count seconds since the boot."""
+def test_timers_use_the_monotonic_clock() -> None:
+    """Setting the wall clock back must not delay retries or timeouts."""
     reactor = SelectReactor()
-    assert abs(reactor.seconds() - time.time()) < 60, "Twisted takes another clock now"
+    assert abs(reactor.seconds() - time.time()) < 60, "Twisted now uses another clock"
     use_monotonic_clock(reactor)
     timer = reactor.callLater(5000.0, lambda: None)
     assert 4000.0 < timer.getTime() - time.monotonic() <= 5000.0
     assert 4000.0 < (reactor.timeout() or 0) <= 5000.0
     timer.cancel()
-    for one in list(reactor.getReaders()):
-        reactor.removeReader(one)
+    for each in list(reactor.getReaders()):
+        reactor.removeReader(each)
 
 
-def test_a_clock_of_the_tests_stays() -> None:
+def test_clock_of_tests_is_not_replaced() -> None:
     clock = Clock()
     use_monotonic_clock(clock)
     clock.advance(3)

@@ -1,4 +1,4 @@
-"""The root service: its order of starting and stopping, and how it fails."""
+"""The root service: start, stop, reload, signals and failures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from support.deferreds import outcome
 from twisted.application.service import Application, IServiceCollection
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
-from twisted.logger import ILogObserver
+from twisted.logger import ILogObserver, LogLevel, capturedLogs
 
 
-class Machine(Clock):
-    """A reactor that runs when told to."""
+class FakeReactor(Clock):
+    """A fake reactor that runs when told."""
 
     def __init__(self, events: list[str]) -> None:
         super().__init__()
@@ -36,16 +36,14 @@ class Machine(Clock):
         self.begin.append(function)
 
     def callFromThread(self, function: Callable[[], None]) -> None:  # noqa: N802 - IReactorFromThreads
-        """Call it now."""
         function()
 
     def stop(self) -> None:
-        """Note it."""
         self.events.append("reactor stop")
 
 
-class Source:
-    """Settings on paper."""
+class FakeSource:
+    """A fake source of settings."""
 
     settings = Settings(projects=(), listen=(), admin_listen=())
 
@@ -56,32 +54,27 @@ class Source:
         self.failures: dict[str, str] = {}
 
     async def reread(self) -> Settings | None:
-        """Give what the configuration has become."""
         if isinstance(self.reread_as, Exception):
             raise self.reread_as
         return self.reread_as
 
     async def reread_database(self, ref: str) -> Settings | None:
-        """Give what the configuration has become."""
         self.events.append(f"reread database of {ref}")
         return await self.reread()
 
     async def prepare(self) -> Settings:
-        """Prepare when told to."""
         self.events.append("prepare")
         return await self.prepared
 
     def announce(self) -> None:
-        """Note it."""
         self.events.append("announce")
 
     async def cleanup(self) -> None:
-        """Note it."""
         self.events.append("cleanup")
 
 
-class Server:
-    """What serves, on paper."""
+class FakeServer:
+    """A fake server."""
 
     def __init__(self, events: list[str]) -> None:
         self.events = events
@@ -92,16 +85,13 @@ class Server:
         self.served: DaemonState | Exception = DaemonState(())
 
     async def start(self) -> None:
-        """Start when told to."""
         self.events.append("server start")
         await self.started
 
     async def drain(self) -> None:
-        """Note it."""
         self.events.append("server drain")
 
     async def stop(self) -> None:
-        """Stop when told to."""
         self.events.append("server stop")
         await self.stopped
 
@@ -111,21 +101,17 @@ class Server:
         return self.served
 
     async def catalogs(self) -> dict[str, Any]:
-        """Have no catalog."""
         return {}
 
     async def snapshot(self) -> Snapshot:
-        """Have no figures."""
         return {}
 
     async def configure(self, settings: Settings) -> dict[str, str]:
-        """Note it."""
         self.events.append("configure")
         self.settings = settings
         return {}
 
     async def reload(self, settings: Settings | None = None) -> Reloaded:
-        """Note it."""
         self.events.append("reload")
         self.settings = settings
         await self.reloaded
@@ -133,38 +119,38 @@ class Server:
 
 
 class Daemon:
-    """A root service with everything about it on paper.
+    """A root service with fake dependencies.
 
-    :ivar events: what happened, notifications to the manager among it.
+    :ivar events: calls and notifications to systemd, in order.
     """
 
     def __init__(self) -> None:
         self.events: list[str] = []
-        self.machine = Machine(self.events)
+        self.reactor = FakeReactor(self.events)
         self.prepared: Deferred[Settings] = Deferred()
-        self.source = Source(self.events, self.prepared)
-        self.server = Server(self.events)
+        self.source = FakeSource(self.events, self.prepared)
+        self.server = FakeServer(self.events)
         self.reconfigure: Reconfigure = lambda _: None
         notifier = Notifier("/x", None, lambda _to, text: self.events.append(text.decode().split("\n")[0]))
-        self.root = RootService(self.machine, self.source, self.build, notifier, None)
+        self.root = RootService(self.reactor, self.source, self.build, notifier, None)
 
-    def build(self, _settings: Settings, _sockets: Sequence[Descriptor], reconfigure: Reconfigure) -> Server:
-        """Give the server on paper."""
+    def build(
+        self, _settings: Settings, _sockets: Sequence[Descriptor], reconfigure: Reconfigure
+    ) -> FakeServer:
         self.reconfigure = reconfigure
         self.events.append("build")
         return self.server
 
     def start(self) -> None:
-        """Start as twistd does."""
         self.root.privilegedStartService()
         self.root.startService()
-        for function in self.machine.begin:
+        for function in self.reactor.begin:
             function()
 
 
 @pytest.fixture
 def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Collect what the process would exit with."""
+    """Collect the exit statuses of the process."""
     collected: list[int] = []
     monkeypatch.setattr(root, "_exit_with", lambda status, _reason: collected.append(status))
     return collected
@@ -172,12 +158,12 @@ def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
-    """Keep this process's own signal handlers."""
-    kept = {
+    """Restore this process's signal handlers."""
+    handlers = {
         number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, *root.RELOAD_SIGNALS)
     }
     yield
-    for number, handler in kept.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
@@ -191,7 +177,19 @@ def test_parts_start_in_order_and_readiness_is_reported_last() -> None:
     assert daemon.events[3:] == ["announce", "READY=1"]
 
 
-def test_parts_stop_in_reverse_and_are_waited_for() -> None:
+def test_deprecated_keys_are_logged_at_start_and_at_reload() -> None:
+    daemon = Daemon()
+    with capturedLogs() as logged:
+        daemon.start()
+        daemon.prepared.callback(Settings(projects=(), deprecations=("old: deprecated",)))
+        daemon.server.started.callback(None)
+        daemon.source.reread_as = Settings(projects=(), deprecations=("older: deprecated",))
+        signal.raise_signal(signal.SIGHUP)
+    warnings = [event["warning"] for event in logged if event["log_level"] is LogLevel.warn]
+    assert warnings == ["old: deprecated", "older: deprecated"]
+
+
+def test_parts_stop_in_reverse_order() -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -204,20 +202,20 @@ def test_parts_stop_in_reverse_and_are_waited_for() -> None:
     assert stopping.called
 
 
-def test_answers_go_on_for_the_delay_before_the_parts_stop() -> None:
+def test_server_keeps_serving_during_the_shutdown_delay() -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=(), shutdown_delay=5))
     daemon.server.started.callback(None)
     daemon.events.clear()
     daemon.root.stopService()
-    daemon.machine.advance(4.9)
+    daemon.reactor.advance(4.9)
     assert daemon.events == ["STOPPING=1", "server drain"]
-    daemon.machine.advance(0.1)
+    daemon.reactor.advance(0.1)
     assert daemon.events[2:] == ["server stop"]
 
 
-def test_nothing_is_waited_for_before_the_daemon_serves() -> None:
+def test_shutdown_delay_is_skipped_before_the_daemon_serves() -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=(), shutdown_delay=5))
@@ -229,7 +227,7 @@ def test_nothing_is_waited_for_before_the_daemon_serves() -> None:
     ("error", "status"),
     [(StartFailed("no certificate"), os.EX_UNAVAILABLE), (KeyError("inside"), os.EX_SOFTWARE)],
 )
-def test_a_failed_start_ends_the_process(statuses: list[int], error: Exception, status: int) -> None:
+def test_failed_start_ends_the_process(statuses: list[int], error: Exception, status: int) -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.errback(error)
@@ -238,8 +236,7 @@ def test_a_failed_start_ends_the_process(statuses: list[int], error: Exception, 
     assert "READY=1" not in daemon.events
 
 
-def test_stopping_while_starting_is_no_failure(statuses: list[int]) -> None:
-    """A stop before the start is over ends what began, with status 0."""
+def test_stop_during_the_start_is_not_a_failure(statuses: list[int]) -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -250,8 +247,7 @@ def test_stopping_while_starting_is_no_failure(statuses: list[int]) -> None:
     assert daemon.events[-2:] == ["server stop", "cleanup"]
 
 
-def test_a_part_that_fails_to_stop_does_not_keep_the_others() -> None:
-    """The database of our own is stopped although what serves could not."""
+def test_cleanup_runs_even_if_the_server_fails_to_stop() -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -263,8 +259,7 @@ def test_a_part_that_fails_to_stop_does_not_keep_the_others() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-def test_signals_mean_what_operators_expect(number: signal.Signals) -> None:
-    """Each signal that asks for a reload does it between RELOADING and READY; SIGTERM stops."""
+def test_reload_signals_reload_and_sigterm_stops(number: signal.Signals) -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -276,7 +271,7 @@ def test_signals_mean_what_operators_expect(number: signal.Signals) -> None:
     assert daemon.events[3:] == ["reactor stop"]
 
 
-def test_a_signal_during_the_start_reloads_once_it_is_over() -> None:
+def test_reload_signal_during_the_start_is_deferred() -> None:
     daemon = Daemon()
     daemon.root.privilegedStartService()
     signal.raise_signal(signal.SIGUSR1)
@@ -288,7 +283,7 @@ def test_a_signal_during_the_start_reloads_once_it_is_over() -> None:
     assert daemon.events[-4:] == ["READY=1", "RELOADING=1", "reload", "READY=1"]
 
 
-def test_signals_during_a_reload_make_one_more() -> None:
+def test_signals_during_a_reload_cause_one_more_reload() -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -303,7 +298,7 @@ def test_signals_during_a_reload_make_one_more() -> None:
     assert daemon.events[2:] == ["READY=1", "RELOADING=1", "reload", "READY=1"]
 
 
-def test_a_stop_does_not_wait_for_a_reload() -> None:
+def test_stop_does_not_wait_for_a_reload() -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
@@ -318,33 +313,35 @@ def test_a_stop_does_not_wait_for_a_reload() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_who_asks_twice_does_not_wait(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+def test_second_stop_signal_exits_immediately(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     daemon = Daemon()
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
     daemon.server.started.callback(None)
-    left: list[int] = []
-    monkeypatch.setattr(root, "_exit", left.append)
+    exits: list[int] = []
+    monkeypatch.setattr(root, "_exit", exits.append)
     stopping = daemon.root.stopService()
-    assert left == []
+    assert exits == []
     signal.raise_signal(number)
-    assert left == [1]
+    assert exits == [1]
     daemon.server.stopped.callback(None)
     assert stopping.called
 
 
-def test_twistd_is_given_our_log_observer() -> None:
-    """The application carries our observer, so that twistd starts it in place of its own."""
+def test_application_has_our_log_observer() -> None:
+    """Otherwise twistd uses its own observer."""
     daemon = Daemon()
     observer = LineObserver(print, FORMATS["json"], Redactor())
-    service = RootService(daemon.machine, daemon.source, daemon.build, Notifier(), observer)
+    service = RootService(daemon.reactor, daemon.source, daemon.build, Notifier(), observer)
     application = Application("dataapi")
     service.setServiceParent(application)
     assert application.getComponent(ILogObserver) is observer
     assert list(IServiceCollection(application)) == [service]
 
 
-def test_messages_to_systemd_that_fail_end_nothing() -> None:
+def test_failed_notifications_to_systemd_are_ignored() -> None:
     events: list[str] = []
     reachable = False
 
@@ -354,70 +351,69 @@ def test_messages_to_systemd_that_fail_end_nothing() -> None:
         events.append(text.decode().split("\n")[0])
 
     daemon = Daemon()
-    daemon.root = RootService(daemon.machine, daemon.source, daemon.build, Notifier("/x", 5.0, send), None)
+    daemon.root = RootService(daemon.reactor, daemon.source, daemon.build, Notifier("/x", 5.0, send), None)
     daemon.start()
     daemon.prepared.callback(Settings(projects=()))
     daemon.server.started.callback(None)
-    daemon.machine.pump([5, 5])
+    daemon.reactor.pump([5, 5])
     assert "reactor stop" not in daemon.events
     reachable = True
-    daemon.machine.pump([5])
+    daemon.reactor.pump([5])
     assert "WATCHDOG=1" in events
     daemon.server.served = RuntimeError("no state")
-    daemon.machine.pump([root.STATUS_INTERVAL])
+    daemon.reactor.pump([root.STATUS_INTERVAL])
     daemon.server.served = DaemonState((), starting=True)
-    daemon.machine.pump([root.STATUS_INTERVAL])
+    daemon.reactor.pump([root.STATUS_INTERVAL])
     assert events[-1].startswith("STATUS=")
     daemon.server.stopped.callback(None)
     stopping: Any = daemon.root.stopService()
     assert stopping.called
-    assert daemon.machine.getDelayedCalls() == []
+    assert daemon.reactor.getDelayedCalls() == []
 
 
-def test_the_watchdog_is_patted_by_the_running_reactor() -> None:
-    """Signs of life are given as often as the manager wants them, until the end."""
+def test_watchdog_is_notified_at_its_interval() -> None:
     events: list[str] = []
     daemon = Daemon()
     notifier = Notifier("/x", 5.0, lambda _to, text: events.append(text.decode().split("\n")[0]))
-    daemon.root = RootService(daemon.machine, daemon.source, daemon.build, notifier, None)
+    daemon.root = RootService(daemon.reactor, daemon.source, daemon.build, notifier, None)
     daemon.start()
-    daemon.machine.pump([5, 5])
+    daemon.reactor.pump([5, 5])
     assert events == ["WATCHDOG=1"] * 3
     daemon.prepared.callback(Settings(projects=()))
     daemon.server.started.callback(None)
     daemon.server.stopped.callback(None)
     stopping: Any = daemon.root.stopService()
     assert stopping.called
-    assert daemon.machine.getDelayedCalls() == []
+    assert daemon.reactor.getDelayedCalls() == []
 
 
-def test_the_status_follows_the_database_within_two_seconds() -> None:
+def test_status_is_updated_within_two_seconds() -> None:
     daemon = Daemon()
     daemon.root = RootService(
-        daemon.machine, daemon.source, daemon.build,
+        daemon.reactor, daemon.source, daemon.build,
         Notifier("/x", None, lambda _to, text: daemon.events.append(text.decode().split("\n")[-1])), None,
     )  # fmt: skip
     serving(daemon, Settings(projects=()))
     daemon.server.served = DaemonState(
         (ProjectState("a" * 20, False, 1, reason="the database cannot be reached"),)
     )
-    daemon.machine.pump([0.5] * 4)
+    daemon.reactor.pump([0.5] * 4)
     assert daemon.events == ["STATUS=not ready; aaaaaaaaaaaaaaaaaaaa: the database cannot be reached"]
     daemon.server.served = DaemonState((ProjectState("a" * 20, True, 1),))
-    daemon.machine.pump([0.5] * 4)
+    daemon.reactor.pump([0.5] * 4)
     assert daemon.events[1:] == ["STATUS=serving"]
     daemon.source.reread_as = ConfigurationError([Mistake("dataapi.ini", "it is wrong")])
     signal.raise_signal(signal.SIGHUP)
     daemon.server.served = DaemonState((ProjectState("a" * 20, True, 1, standby=True),))
-    daemon.machine.pump([0.5] * 4)
+    daemon.reactor.pump([0.5] * 4)
     assert daemon.events[-1] == "STATUS=serving reads; the last reload failed"
     daemon.server.stopped.callback(None)
     daemon.root.stopService()
-    assert daemon.machine.getDelayedCalls() == []
+    assert daemon.reactor.getDelayedCalls() == []
 
 
 def serving(daemon: Daemon, settings: Settings) -> Daemon:
-    """Start a daemon with settings."""
+    """Start a daemon with these settings."""
     daemon.start()
     daemon.prepared.callback(settings)
     daemon.server.started.callback(None)
@@ -425,7 +421,7 @@ def serving(daemon: Daemon, settings: Settings) -> Daemon:
     return daemon
 
 
-def test_a_signal_reads_the_configuration_again() -> None:
+def test_reload_signal_applies_the_new_configuration() -> None:
     daemon = serving(Daemon(), Settings(projects=(), listen=("tcp:1",), workers=2))
     daemon.source.reread_as = Settings(projects=(), listen=("tcp:9",), workers=3, log_level="debug")
     signal.raise_signal(signal.SIGHUP)
@@ -433,7 +429,7 @@ def test_a_signal_reads_the_configuration_again() -> None:
     assert daemon.events == ["RELOADING=1", "reload", "READY=1"]
 
 
-def test_a_mistake_in_the_configuration_keeps_the_settings() -> None:
+def test_invalid_configuration_is_not_applied() -> None:
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.source.reread_as = ConfigurationError([Mistake("x.ini", "expected more", "project", "db-pool")])
     signal.raise_signal(signal.SIGHUP)
@@ -441,7 +437,7 @@ def test_a_mistake_in_the_configuration_keeps_the_settings() -> None:
     assert daemon.events == ["RELOADING=1", "reload", "READY=1"]
 
 
-def test_a_project_that_lacks_its_settings_reloads_no_other() -> None:
+def test_reread_of_one_project_does_not_reload_others() -> None:
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.source.reread_as = Settings(projects=(), log_level="debug")
     daemon.reconfigure("p")
@@ -451,7 +447,7 @@ def test_a_project_that_lacks_its_settings_reloads_no_other() -> None:
     assert daemon.events[2:] == ["reread database of p"]
 
 
-def test_a_database_is_read_again_when_the_reload_is_over() -> None:
+def test_reread_of_a_database_waits_for_a_reload() -> None:
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.server.reloaded = reloaded = Deferred[None]()
     signal.raise_signal(signal.SIGHUP)
@@ -461,7 +457,7 @@ def test_a_database_is_read_again_when_the_reload_is_over() -> None:
     assert daemon.events == ["RELOADING=1", "reload", "READY=1", "reread database of p"]
 
 
-def test_the_outcome_of_a_reload_names_projects_whose_settings_are_not_used() -> None:
+def test_reload_reports_projects_with_invalid_settings() -> None:
     daemon = serving(Daemon(), Settings(projects=()))
     daemon.source.failures = {"p": "the settings in the database cannot be used"}
     reloaded = outcome(daemon.root._reload())

@@ -1,4 +1,4 @@
-"""Where settings come from, with servers on paper."""
+"""Sources of settings, with a fake embedded server."""
 
 from __future__ import annotations
 
@@ -9,60 +9,58 @@ import pytest
 from dataapi.database.embedded import EmbeddedServer, EmbeddedServerError
 from dataapi.service import demo
 from dataapi.service.demo import Demo
-from dataapi.service.settings_sources import EMBEDDED_URI, Configured, Embedded
+from dataapi.service.embedded_source import Embedded
+from dataapi.service.settings_sources import Configured
 from dataapi.service.sockets import StartFailed
-from dataapi.settings import Project, Settings
+from dataapi.settings import EMBEDDED_URI, Project, Settings
 from support.deferreds import outcome
 
 
-class Server:
-    """An embedded server on paper."""
+class FakeServer:
+    """A fake embedded server."""
 
     def __init__(self, error: str | None = None) -> None:
         self.error = error
         self.stops = 0
 
     async def start(self) -> str:
-        """Start, or not."""
         if self.error:
             raise EmbeddedServerError(self.error)
         return "postgresql:///paper"
 
     async def stop(self) -> None:
-        """Note it."""
         self.stops += 1
 
 
 def project(ref: str, uri: str) -> Project:
-    """Return a project."""
     return Project(ref * 20, "acme", uri)
 
 
-def test_a_configuration_is_taken_as_it_is() -> None:
+def test_configured_settings_are_unchanged() -> None:
     settings = Settings(projects=())
     assert outcome(Configured(settings, lambda: settings).prepare()) is settings
 
 
-def test_the_embedded_server_takes_the_place_of_the_address() -> None:
-    server = Server()
+def test_embedded_uri_is_replaced_by_the_servers_address() -> None:
+    server = FakeServer()
     settings = Settings(projects=(project("a", EMBEDDED_URI), project("b", "postgresql://else")))
     source = Embedded(settings, lambda: settings, cast(EmbeddedServer, server))
     prepared = outcome(source.prepare())
-    assert [one.db_uri for one in prepared.projects] == ["postgresql:///paper", "postgresql://else"]
+    assert [each.db_uri for each in prepared.projects] == ["postgresql:///paper", "postgresql://else"]
     outcome(source.cleanup())
     assert server.stops == 1
 
 
-def test_a_server_that_does_not_start_fails_the_start() -> None:
+def test_failed_embedded_server_fails_the_start() -> None:
     settings = Settings(projects=())
-    source = Embedded(settings, lambda: settings, cast(EmbeddedServer, Server("no initdb")))
+    source = Embedded(settings, lambda: settings, cast(EmbeddedServer, FakeServer("no initdb")))
     error = outcome(source.prepare())
     assert isinstance(error, StartFailed)
     assert str(error) == "the embedded PostgreSQL cannot start: no initdb"
 
 
-def test_the_demo_prints_how_to_try_it_once_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server()
+def test_demo_prints_instructions_once_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = FakeServer()
 
     async def prepare(_directory: object, service: Settings) -> demo.PreparedDemo:
         settings = replace(service, projects=(project("a", "x"),))

@@ -1,4 +1,4 @@
-"""What the service manager is told."""
+"""Notifications to systemd."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_messages_arrive_on_the_socket(tmp_path: Path) -> None:
-    """Each message is one datagram on the socket that ``NOTIFY_SOCKET`` names."""
+def test_each_message_is_one_datagram(tmp_path: Path) -> None:
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(path)
@@ -35,8 +34,8 @@ def test_messages_arrive_on_the_socket(tmp_path: Path) -> None:
     assert messages[3].startswith("STOPPING=1")
 
 
-def test_abstract_sockets_are_reached() -> None:
-    """A name with ``@`` in front is in the abstract namespace."""
+def test_abstract_sockets_are_supported() -> None:
+    """The prefix ``@`` means the abstract namespace."""
     name = f"dataapi-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + name)
@@ -44,14 +43,14 @@ def test_abstract_sockets_are_reached() -> None:
         assert manager.recv(4096).startswith(b"READY=1")
 
 
-def test_without_a_manager_nothing_is_sent() -> None:
+def test_nothing_is_sent_without_a_socket() -> None:
     sent: list[bytes] = []
     notifier = Notifier(None, None, lambda _address, message: sent.append(message))
     notifier.ready("serving")
     assert sent == []
 
 
-def test_a_message_that_cannot_be_sent_is_logged_once(tmp_path: Path) -> None:
+def test_send_failures_are_logged_once_per_outage(tmp_path: Path) -> None:
     path = tmp_path / "notify"
     notifier = Notifier.from_environment({"NOTIFY_SOCKET": str(path)})
 
@@ -74,15 +73,13 @@ def test_a_message_that_cannot_be_sent_is_logged_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "address", ["/nowhere/notify", "@", "/dev/null", "/" + "x" * 200, "vsock:2:1234", "."]
 )
-def test_a_socket_that_leads_nowhere_has_no_effect(address: str) -> None:
+def test_invalid_socket_only_causes_a_warning(address: str) -> None:
     with logged() as lines:
         Notifier.from_environment({"NOTIFY_SOCKET": address}).ready("serving")
     assert len(lines) == 1
 
 
-def test_a_manager_that_reads_nothing_holds_up_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_socket_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(root_service, "_NOTIFY_SECONDS", 0.01)
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager, logged() as lines:
@@ -97,7 +94,7 @@ def test_a_manager_that_reads_nothing_holds_up_nothing(
 
 @contextmanager
 def logged() -> Iterator[list[str]]:
-    """Collect warnings."""
+    """Collect warnings from the log."""
     lines: list[str] = []
 
     @implementer(ILogObserver)
@@ -110,8 +107,7 @@ def logged() -> Iterator[list[str]]:
     globalLogPublisher.removeObserver(observer)
 
 
-def test_the_watchdog_is_patted_twice_as_often_as_asked() -> None:
-    """The interval is half of ``WATCHDOG_USEC``, and none when that is meant for another process."""
+def test_watchdog_interval_is_half_of_watchdog_usec() -> None:
     environ = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "30000000"}
     assert Notifier.from_environment(environ).watchdog == 15
     assert Notifier.from_environment({**environ, "WATCHDOG_PID": str(os.getpid())}).watchdog == 15

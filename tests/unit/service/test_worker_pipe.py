@@ -1,4 +1,4 @@
-"""What a worker and its parent say to each other."""
+"""Messages between workers and their parent."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from twisted.internet.task import Clock
 
 
 @given(st.lists(st.binary(max_size=8).map(lambda data: data.replace(b"\n", b""))), st.data())
-def test_lines_come_out_whole_however_the_bytes_arrive(lines: list[bytes], data: st.DataObject) -> None:
+def test_lines_are_split_for_any_chunks_of_bytes(lines: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     received: list[bytes] = []
-    cutter = LineSplitter(received.append)
+    splitter = LineSplitter(received.append)
     while stream:
         size = data.draw(st.integers(1, len(stream)))
-        cutter.feed(stream[:size])
+        splitter.feed(stream[:size])
         stream = stream[size:]
-    cutter.finish()
+    splitter.finish()
     assert received == lines
 
 
-def test_a_line_without_an_end_comes_out_at_the_end() -> None:
+def test_last_line_may_lack_its_newline() -> None:
     received: list[bytes] = []
-    cutter = LineSplitter(received.append)
-    cutter.feed(b"one\ntw")
+    splitter = LineSplitter(received.append)
+    splitter.feed(b"one\ntw")
     assert received == [b"one"]
-    cutter.finish()
-    cutter.finish()
+    splitter.finish()
+    splitter.finish()
     assert received == [b"one", b"tw"]
 
 
-def test_an_assignment_arrives_as_it_was_sent() -> None:
+def test_assignment_is_decoded_as_it_was_encoded() -> None:
     project = Project(
         "a" * 20, "acme", "postgresql://u:p@h/d", db_tx_end=TransactionEnd.ROLLBACK, jwt_secret="j\n"
     )
@@ -49,45 +49,45 @@ def test_an_assignment_arrives_as_it_was_sent() -> None:
 
 
 class Conversation:
-    """An asker, its clock, and what it sent."""
+    """A client of a worker with a fake clock; its messages are recorded."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.sent: list[dict[str, Any]] = []
         self.client = WorkerClient(self.clock, lambda line: self.sent.append(json.loads(line)))
 
-    def ask(self, what: str) -> Deferred[Any]:
-        """Ask with five seconds of patience."""
-        return Deferred.fromCoroutine(self.client.send(what, 5))
+    def send(self, command: str) -> Deferred[Any]:
+        """Send a command with a timeout of five seconds."""
+        return Deferred.fromCoroutine(self.client.send(command, 5))
 
 
-def test_answers_reach_who_asked_in_whatever_order() -> None:
-    talk = Conversation()
-    state, figures = talk.ask("state"), talk.ask("snapshot")
-    assert [document["ask"] for document in talk.sent] == ["state", "snapshot"]
-    talk.client.received({"id": talk.sent[1]["id"], "answer": "figures"})
-    talk.client.received({"id": talk.sent[0]["id"], "answer": "state"})
-    assert (outcome(state), outcome(figures)) == ("state", "figures")
-    assert talk.clock.getDelayedCalls() == []
+def test_responses_may_arrive_in_any_order() -> None:
+    conversation = Conversation()
+    state, snapshot = conversation.send("state"), conversation.send("snapshot")
+    assert [document["ask"] for document in conversation.sent] == ["state", "snapshot"]
+    conversation.client.received({"id": conversation.sent[1]["id"], "answer": "figures"})
+    conversation.client.received({"id": conversation.sent[0]["id"], "answer": "state"})
+    assert (outcome(state), outcome(snapshot)) == ("state", "figures")
+    assert conversation.clock.getDelayedCalls() == []
 
 
-def test_a_worker_that_does_not_answer_is_not_waited_for() -> None:
-    talk = Conversation()
-    asked = talk.ask("state")
-    talk.clock.advance(5)
-    assert isinstance(outcome(asked), WorkerGone)
-    talk.client.received({"id": talk.sent[0]["id"], "answer": "late"})
+def test_command_times_out_if_the_worker_does_not_respond() -> None:
+    conversation = Conversation()
+    pending = conversation.send("state")
+    conversation.clock.advance(5)
+    assert isinstance(outcome(pending), WorkerGone)
+    conversation.client.received({"id": conversation.sent[0]["id"], "answer": "late"})
 
 
-@pytest.mark.parametrize("how", ["error", "end"])
-def test_failures_of_the_worker_fail_the_question(how: str) -> None:
-    talk = Conversation()
-    asked = talk.ask("reload")
-    if how == "error":
-        talk.client.received({"id": talk.sent[0]["id"], "error": "no database"})
+@pytest.mark.parametrize("failure", ["error", "end"])
+def test_command_fails_if_the_worker_fails_or_ends(failure: str) -> None:
+    conversation = Conversation()
+    pending = conversation.send("reload")
+    if failure == "error":
+        conversation.client.received({"id": conversation.sent[0]["id"], "error": "no database"})
     else:
-        talk.client.close()
-    error = outcome(asked)
+        conversation.client.close()
+    error = outcome(pending)
     assert isinstance(error, WorkerGone)
-    assert str(error) == {"error": "no database", "end": "the worker ended"}[how]
-    assert talk.clock.getDelayedCalls() == []
+    assert str(error) == {"error": "no database", "end": "the worker ended"}[failure]
+    assert conversation.clock.getDelayedCalls() == []

@@ -1,4 +1,4 @@
-"""A tenant's constant is said of every distributed table that it follows for; shards make what they have."""
+"""SQL for Citus: tenant filters on distributed tables, and JSON computed on shards."""
 
 from __future__ import annotations
 
@@ -31,66 +31,66 @@ from dataapi.sql.statement import Guard
 from support.catalog import MadeUp, table_named
 from support.slots import parameter
 
-_MADE = MadeUp()
-_MADE.table("task", "id", "company", "project")
-_MADE.table("membership", "id", "company", "task", "person")
-TASK = replace(table_named(_MADE.catalog(), "task"), distributed_by="company")
-MEMBERSHIP = replace(table_named(_MADE.catalog(), "membership"), distributed_by="company")
+_BUILDER = MadeUp()
+_BUILDER.table("task", "id", "company", "project")
+_BUILDER.table("membership", "id", "company", "task", "person")
+TASK = replace(table_named(_BUILDER.catalog(), "task"), distributed_by="company")
+MEMBERSHIP = replace(table_named(_BUILDER.catalog(), "membership"), distributed_by="company")
 OURS = Compare(ColumnRef("company"), Operator.EQ, parameter("company"))
 OTHER = Compare(ColumnRef("id"), Operator.EQ, parameter("id"))
 
 
-def test_a_filter_on_the_distribution_column_names_the_tenant() -> None:
+def test_filter_on_the_distribution_column_sets_the_tenant() -> None:
     assert tenant_in(Rows(TASK, where=OURS)) == OURS
     assert tenant_in(Rows(TASK, where=And((OTHER, OURS)))) == OURS
     assert tenant_in(Rows(TASK, where=OTHER)) is None
 
 
-def test_a_change_names_the_tenant_by_its_filter_or_by_the_value_that_all_rows_have() -> None:
+def test_mutation_sets_the_tenant_by_filter_or_common_value() -> None:
     assert tenant_in(Delete(TASK, OURS)) == OURS
-    company, another = parameter("company"), parameter("another")
+    company, other_company = parameter("company"), parameter("another")
     assert tenant_in(Insert(TASK, ValueRows(("company",), ((company,), (company,))))) == OURS
-    assert tenant_in(Insert(TASK, ValueRows(("company",), ((company,), (another,))))) is None
+    assert tenant_in(Insert(TASK, ValueRows(("company",), ((company,), (other_company,))))) is None
     assert tenant_in(Insert(TASK, ValueRows(("id",), ((company,),)))) is None
 
 
 def related(rows: Rows) -> Rows:
-    """Return rows as they are written where they are related to a row of the tenant."""
-    found = pinned(Many(Rows(TASK, where=OURS), Many(rows, ID))).output
-    assert isinstance(found, Many)
-    return found.rows
+    """Return the SQL rows that are related to a row of the tenant."""
+    result = pinned(Many(Rows(TASK, where=OURS), Many(rows, ID))).output
+    assert isinstance(result, Many)
+    return result.rows
 
 
-def test_related_rows_of_the_tenant_repeat_it() -> None:
+def test_related_rows_repeat_the_tenant_filter() -> None:
     rows = Rows(TASK, join=Join((("company", "company"), ("id", "project"))))
     assert related(rows).where == OURS
     assert related(replace(rows, where=OTHER)).where == And((OURS, OTHER))
     assert related(replace(rows, where=OURS)) == replace(rows, where=OURS)
 
 
-def test_conditions_on_related_rows_repeat_the_tenant() -> None:
+def test_conditions_on_related_rows_repeat_the_tenant_filter() -> None:
     rows = Rows(TASK, join=TOGETHER)
-    found = pinned(Rows(TASK, where=And((OURS, Exists(rows)))))
-    assert found.where == And((OURS, Exists(replace(rows, where=OURS))))
-    assert pinned(Delete(TASK, And((OURS, Exists(rows))))).where == found.where
+    result = pinned(Rows(TASK, where=And((OURS, Exists(rows)))))
+    assert result.where == And((OURS, Exists(replace(rows, where=OURS))))
+    assert pinned(Delete(TASK, And((OURS, Exists(rows))))).where == result.where
 
 
-def test_rows_joined_by_other_columns_may_be_of_any_tenant() -> None:
+def test_rows_joined_by_other_columns_have_no_tenant_filter() -> None:
     for pairs in ((("id", "project"),), (("company", "project"),)):
         rows = Rows(TASK, join=Join(pairs))
         assert related(rows) is rows
 
 
-def test_a_junction_table_hands_the_tenant_on() -> None:
+def test_tenant_filter_passes_through_a_junction_table() -> None:
     near = Join((("company", "company"), ("task", "id")))
     far = Join((("company", "company"), ("person", "id")))
-    found = related(Rows(TASK, through=Through(MEMBERSHIP, near, far)))
-    assert (found.where, found.through) == (OURS, Through(MEMBERSHIP, near, far, OURS))
-    apart = Through(MEMBERSHIP, near, Join((("person", "id"),)))
-    assert related(Rows(TASK, through=apart)).where is None
+    result = related(Rows(TASK, through=Through(MEMBERSHIP, near, far)))
+    assert (result.where, result.through) == (OURS, Through(MEMBERSHIP, near, far, OURS))
+    separate = Through(MEMBERSHIP, near, Join((("person", "id"),)))
+    assert related(Rows(TASK, through=separate)).where is None
 
 
-def test_tables_of_one_server_have_no_tenant() -> None:
+def test_tables_that_are_not_distributed_have_no_tenant() -> None:
     plain = Rows(replace(TASK, distributed_by=None), join=TOGETHER)
     assert related(plain) is plain
 
@@ -104,55 +104,55 @@ ONLY_ID = Record(((Text("id"), ID),))
 
 def sql(rows: Rows, *members: Value | Many, dialect: Dialect = CITUS) -> str:
     """Return the statement of a list of rows."""
-    record = Record(tuple((Text(f"m{place}"), member) for place, member in enumerate(members)))
+    record = Record(tuple((Text(f"m{position}"), member) for position, member in enumerate(members)))
     return compile_query(Many(rows, record), dialect).statement.text
 
 
-def is_made_by_shards(rows: Rows) -> bool:
+def is_computed_on_shards(rows: Rows) -> bool:
     return '"~made0"' in sql(Rows(GROUPED), Many(rows, ID))
 
 
-def test_shards_make_what_is_related_by_the_distribution_column_within_a_group() -> None:
-    assert is_made_by_shards(Rows(GROUPED, join=TOGETHER))
-    assert not is_made_by_shards(Rows(GROUPED, join=Join((("id", "project"),))))
-    assert not is_made_by_shards(Rows(replace(GROUPED, colocated=2), join=TOGETHER))
-    assert not is_made_by_shards(Rows(replace(TASK, distributed_by=None), join=TOGETHER))
+def test_related_rows_of_a_colocated_table_are_computed_on_shards() -> None:
+    assert is_computed_on_shards(Rows(GROUPED, join=TOGETHER))
+    assert not is_computed_on_shards(Rows(GROUPED, join=Join((("id", "project"),))))
+    assert not is_computed_on_shards(Rows(replace(GROUPED, colocated=2), join=TOGETHER))
+    assert not is_computed_on_shards(Rows(replace(TASK, distributed_by=None), join=TOGETHER))
 
 
-def test_shards_have_reference_tables_however_they_are_joined() -> None:
+def test_related_rows_of_a_reference_table_are_computed_on_shards() -> None:
     reference = replace(TASK, distributed_by="", colocated=0)
     related = Rows(reference, join=Join((("id", "project"),)))
-    assert is_made_by_shards(related)
+    assert is_computed_on_shards(related)
     assert "~made" not in sql(Rows(reference), Many(related, ID))
 
 
-def test_shards_make_what_a_junction_table_leads_to_by_the_distribution_column() -> None:
+def test_rows_behind_a_colocated_junction_are_computed_on_shards() -> None:
     junction = replace(MEMBERSHIP, colocated=1)
     near = Join((("company", "company"), ("task", "id")))
     far = Join((("company", "company"), ("person", "id")))
-    assert is_made_by_shards(Rows(GROUPED, through=Through(junction, near, far)))
-    apart = Join((("person", "id"),))
-    assert not is_made_by_shards(Rows(GROUPED, through=Through(junction, near, apart)))
-    assert not is_made_by_shards(Rows(GROUPED, through=Through(junction, Join((("task", "id"),)), far)))
+    assert is_computed_on_shards(Rows(GROUPED, through=Through(junction, near, far)))
+    separate = Join((("person", "id"),))
+    assert not is_computed_on_shards(Rows(GROUPED, through=Through(junction, near, separate)))
+    assert not is_computed_on_shards(Rows(GROUPED, through=Through(junction, Join((("task", "id"),)), far)))
 
 
-def test_related_rows_are_made_where_the_rows_of_all_shards_are_selected() -> None:
+def test_related_rows_are_computed_in_the_query_of_all_shards() -> None:
     text = sql(Rows(GROUPED, order=ORDER), Many(Rows(GROUPED, join=TOGETHER), ONLY_ID))
     assert '"t~2"."~made0"' in text
     assert text.index('as "~made0"') < text.index('from "public"."task" as "t~1"')
     assert "~made" not in sql(Rows(GROUPED, where=OURS), Many(Rows(GROUPED, join=TOGETHER), ONLY_ID))
 
 
-def test_rows_of_a_cluster_are_ordered_as_a_whole_without_a_limit() -> None:
+def test_distributed_rows_are_ordered_on_the_coordinator() -> None:
     assert sql(Rows(GROUPED, order=ORDER), ID).endswith('order by "t~1"."id" offset 0) as "t~2"')
     assert "offset" not in sql(Rows(GROUPED), ID)
     assert "offset" not in sql(Rows(GROUPED, order=ORDER), ID, dialect=POSTGRESQL)
 
 
-def test_no_function_that_returns_rows_is_read_as_a_part_of_the_statement() -> None:
-    made = MadeUp()
-    made.function("tasks", returns=20, returns_set=True)
-    call = FunctionCall(made.catalog().functions[0])
+def test_set_returning_function_is_not_inlined() -> None:
+    builder = MadeUp()
+    builder.function("tasks", returns=20, returns_set=True)
+    call = FunctionCall(builder.catalog().functions[0])
     assert 'from "public"."tasks"() with ordinality as "t~1"' in sql(Rows(None, call), ID)
     assert 'from "public"."tasks"() as "t~1"' in sql(Rows(None, call), ID, dialect=POSTGRESQL)
 
@@ -161,37 +161,37 @@ KEYED = replace(GROUPED, unique_keys=(UniqueKey("k", ("company",), constraint=Tr
 LOCAL = replace(KEYED, distributed_by=None, colocated=None)
 
 
-def test_values_of_one_distributed_row_are_written_without_their_types() -> None:
-    one = Rows(KEYED, where=OURS, order=ORDER)
-    written = 'pg_catalog.to_json("t~2"."id")', 'pg_catalog.int8out("t~2"."id")'
-    assert [text in sql(one, ID) for text in written] == [True, False]
-    assert [text in sql(replace(one, table=LOCAL), ID) for text in written] == [False, True]
+def test_values_of_one_distributed_row_use_to_json() -> None:
+    rows = Rows(KEYED, where=OURS, order=ORDER)
+    expressions = 'pg_catalog.to_json("t~2"."id")', 'pg_catalog.int8out("t~2"."id")'
+    assert [text in sql(rows, ID) for text in expressions] == [True, False]
+    assert [text in sql(replace(rows, table=LOCAL), ID) for text in expressions] == [False, True]
     assert "int8out" in sql(Rows(GROUPED, where=OURS), ID)
 
 
-def test_a_whole_row_of_a_shard_is_given_the_type_of_its_table() -> None:
-    made = MadeUp()
-    made.function("label")
-    label = Value(ComputedValue(made.catalog().functions[0]))
+def test_whole_row_of_a_shard_is_cast_to_its_table() -> None:
+    builder = MadeUp()
+    builder.function("label")
+    label = Value(ComputedValue(builder.catalog().functions[0]))
     row = 'row("t~1"."id", "t~1"."company", "t~1"."project")::"public"."task"'
     assert row in sql(Rows(GROUPED), label)
     assert row not in sql(Rows(LOCAL), label)
 
 
-def answer(rows: Rows, *members: Many, max_bytes: int | None = None, guard: Guard | None = None) -> str:
-    """Return the answer of a read with the rows' ids."""
+def read_sql(rows: Rows, *members: Many, max_bytes: int | None = None, guard: Guard | None = None) -> str:
+    """Return the SQL of a read with the rows' ids."""
     record = Record((*ONLY_ID.members, *((Text("all"), each) for each in members)))
-    found = compile_result(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
-    return found.statement.text
+    result = compile_result(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
+    return result.statement.text
 
 
 ONE = Rows(KEYED, where=OURS, limit=1000)
 
 
-def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
-    alone = ' from "public"."task" as "t~1" where "t~1"."company" operator(pg_catalog.=) $1'
-    assert answer(ONE).endswith(alone)
-    assert answer(ONE).count("select ") == 1
+def test_one_row_of_a_tenant_needs_no_subquery() -> None:
+    suffix = ' from "public"."task" as "t~1" where "t~1"."company" operator(pg_catalog.=) $1'
+    assert read_sql(ONE).endswith(suffix)
+    assert read_sql(ONE).count("select ") == 1
     for other in (
         replace(ONE, limit=0),
         replace(ONE, limit=parameter("limit")),
@@ -199,12 +199,12 @@ def test_one_row_of_a_tenant_is_answered_by_its_table_alone() -> None:
         replace(ONE, table=GROUPED),
         replace(ONE, table=LOCAL),
     ):
-        assert not answer(other).endswith(alone)
-    assert not answer(ONE, Many(Rows(GROUPED, join=TOGETHER), ONLY_ID)).endswith(alone)
+        assert not read_sql(other).endswith(suffix)
+    assert not read_sql(ONE, Many(Rows(GROUPED, join=TOGETHER), ONLY_ID)).endswith(suffix)
 
 
-def test_the_size_of_one_row_s_answer_is_that_of_its_parts() -> None:
-    text = answer(ONE, max_bytes=100, guard=Guard("one"))
+def test_size_of_one_row_is_the_sum_of_its_parts() -> None:
+    text = read_sql(ONE, max_bytes=100, guard=Guard("one"))
     assert text.count("select ") == 1
     size = len('[{"id":,}]') + 20
     assert f"else case when {size} operator(pg_catalog.>) 100 then" in text
@@ -214,13 +214,13 @@ def shard(rows: int, cost: float) -> dict[str, Any]:
     return {"Remote Plan": [[{"Plan": {"Plan Rows": rows, "Total Cost": cost}}]]}
 
 
-def test_a_plan_of_one_server_says_how_many_rows_there_are() -> None:
+def test_planned_rows_of_a_local_plan() -> None:
     plans = [{"Plan": {"Node Type": "Seq Scan", "Plan Rows": 7, "Total Cost": 0.0}}]
     assert [POSTGRESQL.planned_rows(plans), CITUS.planned_rows(plans)] == [7, 7]
 
 
-def test_planned_rows_of_shards_are_added_up_but_for_empty_ones() -> None:
-    """PostgreSQL expects a row of a table that has none."""
+def test_planned_rows_of_shards_are_added_except_empty_ones() -> None:
+    """PostgreSQL estimates at least one row, even for an empty table."""
     tasks = [shard(20, 1.25), shard(1, 0.0), shard(30, 1.5), shard(1, 8.27)]
     plan = {"Plan Rows": 100_000, "Distributed Query": {"Job": {"Tasks": tasks}}}
     assert CITUS.planned_rows([{"Plan": plan}]) == 51

@@ -1,4 +1,4 @@
-"""The queries of mutations: what they write, and that they read nothing that is not returned."""
+"""Queries of mutations: they write the given columns and read only returned ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from dataapi.sql.algebra import ColumnRef, Compare, Operator
 from dataapi.sql.dialect import POSTGRESQL
 from dataapi.sql.dml import mutation_queries
-from dataapi.sql.mutations import Delete, Insert, JsonColumn, JsonRows, MissingMember, OnConflict, Update
+from dataapi.sql.mutations import (
+    Delete,
+    Insert,
+    JsonColumn,
+    JsonRows,
+    MissingMember,
+    NestedRow,
+    NestedRows,
+    OnConflict,
+    RelatedRow,
+    Update,
+)
 from dataapi.sql.statement import Row
 from support.catalog import MadeUp, table_named
 from support.slots import parameter
@@ -20,9 +31,9 @@ if TYPE_CHECKING:
 
 
 def _table() -> Table:
-    made = MadeUp()
-    made.table("thing", "id", 'na"me')
-    return table_named(made.catalog(), "thing")
+    builder = MadeUp()
+    builder.table("thing", "id", 'na"me')
+    return table_named(builder.catalog(), "thing")
 
 
 COUNTER = "dataapi.updated"
@@ -38,7 +49,7 @@ def rows(*targets: JsonColumn, many: bool = True, missing: MissingMember = Missi
 
 
 def query(mutation: Mutation) -> str:
-    """Return the query of a mutation, with short aliases and without PostgreSQL's own schema."""
+    """Return the query of a mutation with short aliases and without pg_catalog."""
     writer = POSTGRESQL.writer()
     name, row = writer.alias(), Row(writer.alias(), derived=True)
     text = mutation_queries(writer, mutation, name, row).replace("pg_catalog.", "")
@@ -48,7 +59,7 @@ def query(mutation: Mutation) -> str:
     return match[1]
 
 
-def test_what_is_not_returned_is_not_read() -> None:
+def test_only_returned_columns_are_read() -> None:
     assert query(Insert(THING, rows(ID, NAME))) == (
         'insert into "public"."thing" as t3 ("id", "na""me") select t4."id", t4."na""me" '
         'from json_to_recordset($1) as t4("id" int8, "na""me" text) returning 1'
@@ -66,7 +77,7 @@ def test_what_is_not_returned_is_not_read() -> None:
     assert query(Delete(THING, None)) == 'delete from "public"."thing" as t3 returning 1'
 
 
-def test_rows_without_columns_are_rows_of_defaults() -> None:
+def test_rows_without_columns_get_defaults() -> None:
     assert query(Insert(THING, rows())) == (
         'insert into "public"."thing" as t3 select from json_array_elements($1) as o4(value) returning 1'
     )
@@ -75,7 +86,7 @@ def test_rows_without_columns_are_rows_of_defaults() -> None:
     )
 
 
-def test_what_an_object_lacks_takes_the_default_or_stays() -> None:
+def test_missing_members_get_the_default_or_stay_unchanged() -> None:
     assert query(Insert(THING, rows(ID, NAME, missing=MissingMember.DEFAULT))) == (
         'insert into "public"."thing" as t3 ("id", "na""me") '
         "select case when (o4.value operator(->) 'id'::text) is not null then t4.\"id\" "
@@ -90,12 +101,12 @@ def test_what_an_object_lacks_takes_the_default_or_stays() -> None:
         'cross join lateral json_to_record(o4.value) as t4("id" int8, "na""me" text) '
         'where t3."id" operator(=) t4."id" returning 1'
     )
-    # Nothing but its key is given of each row.
+    # Each row has only its key.
     assert query(replace(matched, values=rows(ID))) == "select 1 where false"
 
 
-def test_a_conflict_names_its_columns() -> None:
-    """Updates are counted, so that what was inserted is known."""
+def test_on_conflict_lists_columns_and_counts_updates() -> None:
+    """The number of updates distinguishes them from inserts."""
     change = Insert(THING, rows(NAME), MERGE)
     assert query(change).endswith(
         ' on conflict ("id") do update set "na""me" = excluded."na""me" where '
@@ -109,3 +120,50 @@ def test_a_conflict_names_its_columns() -> None:
         assert query(ignored).endswith(' on conflict ("id") do nothing returning 1')
     put = replace(change, matching=WHERE)
     assert ' where t4."id" operator(=) $2 limit 1 on conflict ' in query(put)
+
+
+# ---------------------------------------------------------------- nested rows
+
+FOUND = OnConflict(('na"me',), ())
+
+
+def nested(*inserted: NestedRow) -> str:
+    writer = POSTGRESQL.writer()
+    name, row = writer.alias(), Row(writer.alias(), derived=True)
+    return mutation_queries(writer, Insert(THING, NestedRows(inserted)), name, row)
+
+
+def test_rows_of_one_json_array_are_one_query() -> None:
+    parent = NestedRow(THING, rows(NAME, many=False))
+    child = NestedRow(THING, rows(NAME), parents=(RelatedRow(parent, (("id", "id"),)),))
+    text = nested(child)
+    assert text.count("insert into") == 2
+    assert text.count("json_to_recordset") == 1
+
+
+def test_skipped_row_is_looked_up_only_if_another_row_needs_its_key() -> None:
+    parent = NestedRow(THING, rows(NAME, many=False), conflict=FOUND, number=7)
+    child = NestedRow(THING, rows(NAME, many=False), parents=(RelatedRow(parent, (("id", "id"),)),))
+    lookup = "not exists (select from "
+    assert lookup in nested(child)
+    assert "hidden or was just inserted~7~" in nested(child)
+    assert lookup not in nested(parent)
+    # The row lacks the columns of the key, so no row can be found by them.
+    without = replace(parent, values=rows(ID, many=False))
+    assert lookup not in nested(replace(child, parents=(RelatedRow(without, (("id", "id"),)),)))
+
+
+def test_parents_with_one_number_are_inserted_once_if_they_may_exist() -> None:
+    def inserts(conflict: OnConflict | None) -> int:
+        parent = NestedRow(THING, rows(NAME, many=False), conflict=conflict, number=1)
+        child = NestedRow(THING, rows(NAME, many=False), parents=(RelatedRow(parent, (("id", "id"),)),))
+        return nested(child, child).count("insert into")
+
+    assert inserts(MERGE) == inserts(FOUND) == 3
+    assert inserts(None) == 4
+
+
+def test_unions_of_many_rows_are_divided() -> None:
+    assert " as materialized (" not in nested(*[NestedRow(THING, ())] * 32)
+    text = nested(*[NestedRow(THING, ())] * 33)
+    assert text.count(" as materialized (") == 2

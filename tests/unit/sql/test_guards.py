@@ -1,4 +1,4 @@
-"""What a guarded statement raises is understood again, and nothing else is."""
+"""Errors raised by guards are recognized, and other errors are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.slots import parameter
 RAISED = f'invalid input syntax for type integer: "{ERROR_MARKER}too many~2~17"'
 
 
-def test_a_guard_compares_the_number_with_its_bound_or_one() -> None:
+def test_guard_compares_the_count_with_its_bound_or_one() -> None:
     writer = POSTGRESQL.writer()
     assert Guard("one").violated_sql(writer, "n") == "n operator(pg_catalog.<>) 1"
     assert (
@@ -20,7 +20,7 @@ def test_a_guard_compares_the_number_with_its_bound_or_one() -> None:
     assert [*map(str, writer.sources)] == ["most"]
 
 
-def test_what_is_raised_says_why_where_and_with_which_number() -> None:
+def test_raised_error_contains_reason_step_and_count() -> None:
     raised = raise_sql("too many", "count", 2)
     assert raised == f"('{ERROR_MARKER}too many~2~' operator(pg_catalog.||) count)::int"
     assert violation_in("22P02", RAISED) == Violation("too many", 2, 17)
@@ -37,5 +37,5 @@ def test_what_is_raised_says_why_where_and_with_which_number() -> None:
     ],
     ids=["other code", "many digits", "two parts", "no process", "constant marker"],
 )
-def test_other_errors_are_no_violations(code: str, message: str) -> None:
+def test_other_errors_are_not_violations(code: str, message: str) -> None:
     assert violation_in(code, message) is None

@@ -1,4 +1,4 @@
-"""Errors name tables and their constraints, and not those of Citus' shards."""
+"""Errors contain the names of tables and constraints instead of Citus' shards."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataapi.http.errors import DatabaseError
 from dataapi.sql.dialects.shard_names import naming_tables
 from support.catalog import MadeUp
 
-_MADE = MadeUp()
-_MADE.table("company", "id")
-_MADE.table("task", "id", "company_id")
-_MADE.foreign_key("task_company_id_fkey", "task", ["company_id"], "company")
-_PLAIN = _MADE.catalog()
-_HELD = {oid: replace(table, distributed_by="id") for oid, table in _PLAIN.tables.items()}
-CLUSTER = replace(_PLAIN, tables=_HELD, clustered=True)
+_BUILDER = MadeUp()
+_BUILDER.table("company", "id")
+_BUILDER.table("task", "id", "company_id")
+_BUILDER.foreign_key("task_company_id_fkey", "task", ["company_id"], "company")
+_PLAIN = _BUILDER.catalog()
+_DISTRIBUTED = {oid: replace(table, distributed_by="id") for oid, table in _PLAIN.tables.items()}
+CLUSTER = replace(_PLAIN, tables=_DISTRIBUTED, clustered=True)
 REFERENCED = (
     'update or delete on table "company_102025" violates foreign key constraint '
     '"task_company_id_fkey_102057" on table "task_102057"'
@@ -23,11 +23,11 @@ REFERENCED = (
 
 
 @pytest.mark.parametrize(
-    ("message", "named"),
+    ("message", "expected"),
     [
         (REFERENCED, REFERENCED.replace("_102025", "").replace("_102057", "")),
         ('duplicate key … "task_key_0_102121"', 'duplicate key … "task_key_0"'),
-        # A constraint that the catalog does not know has the number of the table beside it.
+        # A constraint missing from the catalog has the same shard number as its table.
         (
             'new row for relation "task_102121" violates check constraint "positive_102121"',
             'new row for relation "task" violates check constraint "positive"',
@@ -35,12 +35,12 @@ REFERENCED = (
         ('relation "other_102121" has "others_2024"', 'relation "other_102121" has "others_2024"'),
     ],
 )
-def test_a_cluster_s_error_names_the_table(message: str, named: str) -> None:
+def test_error_of_a_shard_names_the_table(message: str, expected: str) -> None:
     error = DatabaseError(409, "23503", message, details=f"({message})", hint=None)
     error = naming_tables(error, CLUSTER)
-    assert (error.message, error.details, error.hint) == (named, f"({named})", None)
+    assert (error.message, error.details, error.hint) == (expected, f"({expected})", None)
 
 
-def test_names_of_one_server_that_look_like_shards_stay() -> None:
+def test_names_like_shards_are_unchanged_without_citus() -> None:
     error = DatabaseError(409, "23503", REFERENCED)
     assert naming_tables(error, _PLAIN).message == REFERENCED

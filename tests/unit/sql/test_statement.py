@@ -1,4 +1,4 @@
-"""Statements with the values of a request: page sizes in use stand in the text."""
+"""Binding of values to statements; frequent page sizes are constants in the text."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from support.catalog import MadeUp, table_named
 
 @dataclass(frozen=True)
 class Named:
-    """Finds a value by its name."""
+    """A source that looks up a value by name."""
 
     name: str
 
     def bind(self, values: dict[str, str | None], /) -> str | None:
-        """Return the value of the name."""
         return values[self.name]
 
 
 def page() -> Compiled:
-    """Return a statement of a page, with a filter whose column has the text of a slot in its name."""
-    made = MadeUp()
-    made.table("thing", "id", "limit $2 %")
+    """Return a statement with a limit and a filter on a column whose name looks like a slot."""
+    builder = MadeUp()
+    builder.table("thing", "id", "limit $2 %")
     where = Compare(ColumnRef("limit $2 %"), Operator.EQ, Parameter(Named("what"), "text"))
-    rows = Rows(table_named(made.catalog(), "thing"), where=where, limit=Parameter(Named("first"), "bigint"))
+    rows = Rows(
+        table_named(builder.catalog(), "thing"), where=where, limit=Parameter(Named("first"), "bigint")
+    )
     return compile_query(Many(rows, Object(((Text("id"), Value(ColumnRef("id"))),))))
 
 
-def test_a_page_size_stands_in_the_statement() -> None:
-    """PostgreSQL then knows it when it plans; all else stays a value."""
+def test_page_size_is_a_constant_in_the_statement() -> None:
+    """PostgreSQL's planner can then use it."""
     compiled = page()
     bound = compiled.bind({"what": "$2", "first": "10"})
     assert "limit 10" in bound.statement.text
@@ -42,7 +43,7 @@ def test_a_page_size_stands_in_the_statement() -> None:
     assert compiled.bind({"what": "b", "first": "10"}).statement is bound.statement
 
 
-def test_few_page_sizes_have_a_statement_of_their_own() -> None:
+def test_number_of_statements_per_page_size_is_limited() -> None:
     compiled = page()
     bound = [compiled.bind({"what": "a", "first": str(first)}).statement for first in range(100)]
     assert len(set(bound)) == MAX_PAGE_SIZES + 1
@@ -51,6 +52,6 @@ def test_few_page_sizes_have_a_statement_of_their_own() -> None:
         assert page().bind({"what": "a", "first": first}).statement.text == compiled.statement.text
 
 
-def test_what_is_not_prepared_stays_as_it_is() -> None:
+def test_unprepared_statement_is_unchanged() -> None:
     compiled = page().unprepared()
     assert compiled.bind({"what": "a", "first": "10"}).statement is compiled.statement

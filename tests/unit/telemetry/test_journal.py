@@ -1,4 +1,4 @@
-"""What systemd's journal gets: text with fields, and lines with priorities where that cannot be."""
+"""Logging to systemd's journal: entries with fields, or lines with priorities as a fallback."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from dataapi.telemetry.logs import LineObserver, Redactor, as_text, to_journal
 @pytest.mark.parametrize(
     ("level", "priority"), [("critical", 2), ("error", 3), ("warn", 4), ("info", 6), ("debug", 7)]
 )
-def test_every_line_of_a_record_has_its_priority(level: str, priority: int) -> None:
+def test_every_line_of_a_record_has_a_priority(level: str, priority: int) -> None:
     text = with_priority(as_text)(LogRecord(0.5, level, "dataapi.x", "bad", traceback="Traceback\nboom"))
     assert [line[:3] for line in text.splitlines()] == [f"<{priority}>"] * 3
 
 
-def test_only_the_stream_that_the_environment_names_is_the_journal() -> None:
-    with tempfile.TemporaryFile() as one, Path("/dev/null").open("rb") as other:
-        found = Path(f"/proc/self/fd/{one.fileno()}").stat()
-        environ = {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
-        assert is_journal(one.fileno(), environ)
-        assert not is_journal(other.fileno(), environ)
-        assert not is_journal(one.fileno(), {})
-        assert not is_journal(one.fileno(), {"JOURNAL_STREAM": "nonsense"})
+def test_journal_stream_is_recognized_by_the_environment() -> None:
+    with tempfile.TemporaryFile() as journal, Path("/dev/null").open("rb") as null:
+        status = Path(f"/proc/self/fd/{journal.fileno()}").stat()
+        environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        assert is_journal(journal.fileno(), environ)
+        assert not is_journal(null.fileno(), environ)
+        assert not is_journal(journal.fileno(), {})
+        assert not is_journal(journal.fileno(), {"JOURNAL_STREAM": "nonsense"})
 
 
-def _read(entry: bytes) -> dict[str, str]:
-    """Read an entry of the native protocol, as systemd documents it."""
+def _parse(entry: bytes) -> dict[str, str]:
+    """Parse an entry of the native protocol, as documented by systemd."""
     fields = {}
     while entry:
         line, _, entry = entry.partition(b"\n")
@@ -43,12 +43,12 @@ def _read(entry: bytes) -> dict[str, str]:
     return fields
 
 
-def test_a_record_is_a_text_with_fields_of_its_own() -> None:
+def test_record_is_a_message_with_fields() -> None:
     record = LogRecord(
         0.5, "warn", "dataapi.requests", "GET /rest/v1/x 404", "r1",
         {"status": 404, "path": "/rest/v1/x", "a-b c": ["é"], "empty": "", "lines": "1\nMESSAGE=forged"},
     )  # fmt: skip
-    assert _read(as_entry(record)) == {
+    assert _parse(as_entry(record)) == {
         "MESSAGE": "GET /rest/v1/x 404",
         "PRIORITY": "4",
         "SYSLOG_IDENTIFIER": "dataapi",
@@ -61,12 +61,12 @@ def test_a_record_is_a_text_with_fields_of_its_own() -> None:
     }
 
 
-def test_a_traceback_belongs_to_its_message() -> None:
+def test_traceback_is_part_of_the_message() -> None:
     record = LogRecord(0.5, "error", "dataapi.x", "bad", traceback="Traceback\nboom")
-    assert _read(as_entry(record))["MESSAGE"] == "bad\nTraceback\nboom"
+    assert _parse(as_entry(record))["MESSAGE"] == "bad\nTraceback\nboom"
 
 
-def test_what_the_journal_does_not_take_becomes_a_line(tmp_path: Path) -> None:
+def test_records_that_the_journal_rejects_become_lines(tmp_path: Path) -> None:
     address = str(tmp_path / "socket")
     lines: list[str] = []
     observer = LineObserver(lines.append, with_priority(as_text), Redactor(), send=to_journal(address))
@@ -75,6 +75,6 @@ def test_what_the_journal_does_not_take_becomes_a_line(tmp_path: Path) -> None:
         journal.bind(address)
         observer.put(LogRecord(0.5, "info", "dataapi.x", "taken"))
         observer.put(LogRecord(0.5, "warn", "dataapi.x", "large" * 1_000_000))
-        assert _read(journal.recv(65536))["MESSAGE"] == "taken"
+        assert _parse(journal.recv(65536))["MESSAGE"] == "taken"
     assert [line[:3] for line in lines] == ["<6>", "<4>"]
     assert "no socket" in lines[0]

@@ -1,4 +1,4 @@
-"""Log lines: their shape, what is left out, and that no secret gets through."""
+"""Log lines: their format, omitted messages and redacted secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from twisted.python.failure import Failure
 
 
 class Log:
-    """A logger whose lines are kept."""
+    """A logger that records its lines."""
 
     def __init__(self, form: str = "json", redact: Redactor | None = None, *, debug: bool = False) -> None:
         self.lines: list[str] = []
@@ -40,11 +40,11 @@ class Log:
 
     @property
     def documents(self) -> list[dict[str, Any]]:
-        """The lines, parsed."""
+        """The lines, parsed as JSON."""
         return [json.loads(line) for line in self.lines]
 
 
-def test_a_line_is_one_json_object_with_time_level_logger_message_and_fields() -> None:
+def test_line_is_one_json_object() -> None:
     log = Log()
     log.logger.warn("{table} is odd", table="blog", rows=3, names=("a", "b"), oid=None)
     [document] = log.documents
@@ -57,7 +57,7 @@ def test_a_line_is_one_json_object_with_time_level_logger_message_and_fields() -
     }  # fmt: skip
 
 
-def test_a_line_carries_the_id_of_the_request_that_runs() -> None:
+def test_line_contains_the_id_of_the_current_request() -> None:
     log = Log()
     token = request_id.set("r-17")
     log.logger.info("inside")
@@ -66,8 +66,7 @@ def test_a_line_carries_the_id_of_the_request_that_runs() -> None:
     assert [document.get("request_id") for document in log.documents] == ["r-17", None]
 
 
-def test_a_traceback_is_a_field_of_the_same_line() -> None:
-    """A failure's traceback is a field, so that the line stays one object."""
+def test_traceback_is_a_field_of_the_same_line() -> None:
     log = Log()
     try:
         raise LookupError("no such thing")
@@ -79,7 +78,7 @@ def test_a_traceback_is_a_field_of_the_same_line() -> None:
     assert "LookupError: no such thing" in document["traceback"]
 
 
-def test_text_lines_are_for_eyes() -> None:
+def test_text_format_is_readable() -> None:
     record = LogRecord(0.5, "error", "dataapi.x", "bad\nnews", "r-1", {"n": 1}, "Traceback\nboom")
     assert as_text(record) == (
         "1970-01-01T00:00:00.500Z ERROR dataapi.x bad\\nnews request_id=r-1 n=1\n    Traceback\n    boom\n"
@@ -90,19 +89,19 @@ def test_text_lines_are_for_eyes() -> None:
     st.sampled_from(["text", "json"]),
     st.text(st.characters() | st.sampled_from("\x1b\x07\r\n\x7f\x9b\u2028\u202e\ud800")),
 )
-def test_nothing_that_a_line_says_acts_on_a_terminal(form: str, text: str) -> None:
+def test_lines_contain_no_terminal_control_characters(form: str, text: str) -> None:
     record = LogRecord(0.5, "warn", "dataapi.x", text, text, {"n": text, "l": [text]}, f"Traceback\n{text}")
-    shown = FORMATS[form](record)
-    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", shown) is None
+    output = FORMATS[form](record)
+    assert re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", output) is None
     if form == "json":
-        assert shown.count("\n") == 1
-        assert json.loads(shown)["message"] == text
+        assert output.count("\n") == 1
+        assert json.loads(output)["message"] == text
     else:
-        assert all(line.startswith(("1970", "    ")) for line in shown.splitlines())
+        assert all(line.startswith(("1970", "    ")) for line in output.splitlines())
 
 
 @pytest.mark.parametrize(
-    ("given_text", "shown"),
+    ("text", "output"),
     [
         ("postgresql://app:hunter22@db/app", "postgresql://app:***@db/app"),
         ("host=db password=hunter22 user=x", "host=db password=*** user=x"),
@@ -117,8 +116,8 @@ def test_nothing_that_a_line_says_acts_on_a_terminal(form: str, text: str) -> No
         ("the keyword bears no token", "the keyword bears no token"),
     ],
 )
-def test_secrets_are_known_by_their_shape(given_text: str, shown: str) -> None:
-    assert Redactor()(given_text) == shown
+def test_secrets_are_redacted_by_their_form(text: str, output: str) -> None:
+    assert Redactor()(text) == output
 
 
 @given(st.text(min_size=6).filter(lambda text: "*" not in text), st.text(), st.text())
@@ -127,11 +126,11 @@ def test_configured_secrets_never_appear(secret: str, before: str, after: str) -
     text = before + secret + after
     log.logger.info("{text}", text=text, nested={"deep": [text]}, thing=text)
     [document] = log.documents
-    for shown in (document["message"], document["thing"], document["nested"]["deep"][0]):
-        assert secret not in shown
+    for output in (document["message"], document["thing"], document["nested"]["deep"][0]):
+        assert secret not in output
 
 
-def test_secrets_of_the_settings_are_known() -> None:
+def test_secrets_of_the_settings_are_redacted() -> None:
     project = Project(
         "a" * 20, "acme", "postgresql://u:pass%20word@h/d", jwt_secret="j" * 32, secret_keys=("sesame-open",)
     )
@@ -143,26 +142,25 @@ def test_secrets_of_the_settings_are_known() -> None:
     assert json.loads(lines[0])["message"] == "a *** b *** c ***"
 
 
-def test_tracebacks_hold_no_secrets() -> None:
+def test_secrets_in_tracebacks_are_redacted() -> None:
     log = Log()
     log.logger.failure("no", Failure(ValueError("postgresql://u:hunter22@h/d")))
     assert "hunter22" not in log.lines[0]
 
 
-def test_chatter_of_twisted_is_left_out_but_its_warnings_are_not() -> None:
+def test_twisteds_informational_messages_are_omitted() -> None:
     log = Log()
     log.twisted.info("Starting factory")
     log.logger.debug("detail")
     log.twisted.warn("odd")
     assert [document["message"] for document in log.documents] == ["odd"]
-    loud = Log(debug=True)
-    loud.twisted.info("Starting factory")
-    loud.logger.debug("detail")
-    assert len(loud.lines) == 2
+    verbose = Log(debug=True)
+    verbose.twisted.info("Starting factory")
+    verbose.logger.debug("detail")
+    assert len(verbose.lines) == 2
 
 
-def test_what_libraries_log_comes_out_in_the_same_form() -> None:
-    """``logging`` records become lines of the same form, braces and tracebacks included."""
+def test_records_of_standard_logging_have_the_same_format() -> None:
     log = Log()
     handler = StandardHandler(log.observer)
     library = logging.Logger("library")
@@ -181,8 +179,7 @@ def test_what_libraries_log_comes_out_in_the_same_form() -> None:
     assert "OSError: gone" in document["exception"]
 
 
-def test_fields_of_the_process_and_unknown_values() -> None:
-    """Every line carries the process's own fields; values that JSON lacks are shown by ``repr``."""
+def test_line_contains_process_fields_and_repr_of_other_values() -> None:
     lines: list[str] = []
     observer = line_observer(Settings(projects=()), lines.append, worker=2)
     Logger(namespace="x", observer=LogPublisher(observer)).info(
@@ -194,7 +191,7 @@ def test_fields_of_the_process_and_unknown_values() -> None:
     assert "info" in document["level_is"]
 
 
-def test_lone_surrogates_do_not_break_a_line() -> None:
+def test_lone_surrogates_are_logged() -> None:
     reader, writer = os.pipe()
     to_descriptor(writer)(as_json(LogRecord(0, "info", "x", "a\udc80b")))
     os.close(writer)

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts that operators install, held against the metrics that there are."""
+"""The dashboard and alerts match the daemon's metrics."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 
 def series() -> set[str]:
-    """Return the names that ``/metrics`` may have."""
+    """Return the metric names that ``/metrics`` may contain."""
     histograms = [name for name, metric in FAMILIES.items() if metric.histogram]
     parts = {f"{name}_{part}" for name in histograms for part in ("bucket", "sum", "count")}
     return {*FAMILIES, *parts, *PROCESS}
 
 
 @pytest.mark.parametrize("file", [ALERTS, DASHBOARD], ids=["alerts", "dashboard"])
-def test_every_metric_that_is_asked_for_exists(file: Path) -> None:
-    named = set(re.findall(r"\b(?:dataapi|process)_[a-z_]+(?=\{|\[| [=><]|\))", file.read_text("utf-8")))
-    assert len(named) >= 6
-    assert named <= series()
+def test_metrics_in_dashboard_and_alerts_exist(file: Path) -> None:
+    names = set(re.findall(r"\b(?:dataapi|process)_[a-z_]+(?=\{|\[| [=><]|\))", file.read_text("utf-8")))
+    assert len(names) >= 6
+    assert names <= series()
 
 
-def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
+def test_labels_in_dashboard_and_alerts_exist() -> None:
     text = DASHBOARD.read_text("utf-8") + ALERTS.read_text("utf-8")
     for name, selector in re.findall(r"(dataapi_[a-z_]+)\{([^}]*)\}", text):
         labels = set(re.findall(r"(\w+) *(?:=~|=|!=)", selector.replace('\\"', '"')))
@@ -41,34 +41,34 @@ def test_every_label_that_is_asked_for_is_one_of_its_metric() -> None:
         assert labels <= {*family.labels, "instance", "job"}, name
 
 
-def test_panels_do_not_overlap_and_have_what_to_show() -> None:
+def test_panels_have_distinct_positions_and_titles() -> None:
     panels: list[dict[str, Any]] = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
-    assert len(places) == len(panels) == len({panel["title"] for panel in panels})
+    positions = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+    assert len(positions) == len(panels) == len({panel["title"] for panel in panels})
     assert all(panel["targets"] and panel["fieldConfig"]["defaults"]["unit"] for panel in panels)
 
 
-def checked(*words: str) -> subprocess.CompletedProcess[str]:
-    """Return what Prometheus's own tool says of a file."""
+def promtool_check(*words: str) -> subprocess.CompletedProcess[str]:
+    """Check a file with Prometheus's promtool."""
     tool = shutil.which("promtool")
     if tool is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
     return subprocess.run([tool, "check", *words], capture_output=True, text=True, check=False)
 
 
-def test_prometheus_understands_the_alerts() -> None:
-    told = checked("rules", str(ALERTS))
-    assert told.returncode == 0, told.stderr
+def test_alerts_are_valid_for_prometheus() -> None:
+    result = promtool_check("rules", str(ALERTS))
+    assert result.returncode == 0, result.stderr
 
 
-def _shown() -> list[str]:
-    """Return the guide's configurations: Prometheus's and the collector's."""
+def _configurations() -> list[str]:
+    """Return the guide's configurations of Prometheus and of the collector."""
     return re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 
 
-def test_the_collector_takes_what_the_daemon_sends() -> None:
+def test_collector_configuration_matches_the_daemon() -> None:
     yaml = pytest.importorskip("yaml")
-    prometheus, collector = map(yaml.safe_load, _shown())
+    prometheus, collector = map(yaml.safe_load, _configurations())
     for pipeline in collector["service"]["pipelines"].values():
         assert set(pipeline["receivers"]) <= collector["receivers"].keys()
         assert set(pipeline["exporters"]) <= collector["exporters"].keys()
@@ -77,18 +77,18 @@ def test_the_collector_takes_what_the_daemon_sends() -> None:
     assert f"OTEL_EXPORTER_OTLP_ENDPOINT=http://{endpoint}\n" in GUIDE.read_text("utf-8")
 
 
-def test_prometheus_understands_what_the_guide_shows(tmp_path: Path) -> None:
-    shown, _ = _shown()
+def test_guides_configuration_is_valid_for_prometheus(tmp_path: Path) -> None:
+    configuration, _ = _configurations()
     file = tmp_path / "prometheus.yml"
-    file.write_text(shown)
+    file.write_text(configuration)
     shutil.copy(ALERTS, tmp_path)
-    told = checked("config", str(file))
-    assert told.returncode == 0, told.stderr
-    assert "1 rule files found" in told.stdout
-    assert 'job="dataapi"' in ALERTS.read_text("utf-8"), "the guide's job is the alerts' one"
+    result = promtool_check("config", str(file))
+    assert result.returncode == 0, result.stderr
+    assert "1 rule files found" in result.stdout
+    assert 'job="dataapi"' in ALERTS.read_text("utf-8"), "the guide and the alerts use the same job"
 
 
-def test_every_metric_that_the_guide_names_exists() -> None:
-    named = set(re.findall(r"`(dataapi_[a-z_]+)", GUIDE.read_text("utf-8")))
-    assert len(named) >= 6
-    assert named <= set(FAMILIES)
+def test_metrics_in_the_guide_exist() -> None:
+    names = set(re.findall(r"`(dataapi_[a-z_]+)", GUIDE.read_text("utf-8")))
+    assert len(names) >= 6
+    assert names <= set(FAMILIES)

@@ -1,4 +1,4 @@
-"""PostgREST's names on ``/metrics``: the sums of all projects, with the types that PostgREST gives them."""
+"""Metrics with PostgREST's names and types, summed over all projects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataapi.telemetry.metrics import exposition
 from dataapi.telemetry.postgrest_metrics import postgrest_metrics
 
 
-def test_the_figures_of_all_projects_are_one() -> None:
+def test_metrics_of_all_projects_are_combined() -> None:
     lines = (
         exposition(
             postgrest_metrics(
@@ -40,8 +40,8 @@ def test_the_figures_of_all_projects_are_one() -> None:
         .decode()
         .splitlines()
     )
-    shown = [line for line in lines if line.startswith("pgrst_")]
-    assert shown == [
+    samples = [line for line in lines if line.startswith("pgrst_")]
+    assert samples == [
         "pgrst_schema_cache_query_time_seconds 0.5",
         'pgrst_schema_cache_loads_total{status="SUCCESS"} 4.0',
         'pgrst_schema_cache_loads_total{status="FAIL"} 2.0',
@@ -62,7 +62,7 @@ def test_the_figures_of_all_projects_are_one() -> None:
     assert set(types.values()) == {"counter", "gauge"}
 
 
-def test_tokens_that_make_room_for_others_are_counted() -> None:
+def test_evicted_tokens_are_counted() -> None:
     tokens = Authenticator(Project("a" * 20, "acme", "", jwt_cache_max_entries=1), lambda: 0.0).tokens
     for number in range(3):
         tokens._tokens.put(str(number), None)  # type: ignore[arg-type]

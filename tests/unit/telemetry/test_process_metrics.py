@@ -1,4 +1,4 @@
-"""What a process says of itself."""
+"""Metrics of a process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataapi.telemetry.process import SAMPLE_INTERVAL, ProcessMetrics
 from twisted.internet.task import Clock
 
 
-def test_a_blocked_event_loop_shows() -> None:
+def test_blocked_event_loop_is_measured() -> None:
     clock = Clock()
     process = ProcessMetrics(clock)
     process.start()
@@ -20,7 +20,7 @@ def test_a_blocked_event_loop_shows() -> None:
     assert not clock.getDelayedCalls()
 
 
-def test_processor_time_grows_and_memory_is_that_of_a_process() -> None:
+def test_processor_time_grows_and_memory_is_plausible() -> None:
     process = ProcessMetrics(Clock())
     before = process.snapshot()["dataapi_process_cpu_seconds_total"][()]
     sum(number * number for number in range(100_000))

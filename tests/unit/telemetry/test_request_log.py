@@ -1,4 +1,4 @@
-"""Which requests get a line, and what is on it."""
+"""The request log: logged requests and fields."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataapi.telemetry.tracing import Tracing
 from twisted.logger import capturedLogs
 
 
-def answered(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> CompletedRequest:
-    """Return a request that was answered so."""
+def completed(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> CompletedRequest:
+    """Return a completed request."""
     context = RequestContext("/rest/v1/{resource}")
     request = Request(
         "r-1", "GET", "/rest/v1/blog", "", {}, b"", client="192.0.2.7" if facts else "", context=context
@@ -20,11 +20,11 @@ def answered(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> Compl
     return CompletedRequest("rest", request, status, 0.0123456, 42, project, code, facts=facts)
 
 
-KNOWN = (
+FACTS = (
     Identity("authenticated", "alice"), Operation("Blogs"), QueueWait(1.0, 1.001),
     RoundTrip(2.0, 2.0021234, "select", "42501"), RoundTrip(3.0, 3.0),
 )  # fmt: skip
-"""What the steps of a request report whose statement PostgreSQL refuses, and is rolled back."""
+"""Facts about a request whose statement fails and is rolled back."""
 
 
 @pytest.mark.parametrize(
@@ -37,25 +37,24 @@ KNOWN = (
         ("debug", [200, 304, 400, 404, 499, 500, 503]),
     ],
 )
-def test_the_level_decides_which_requests_are_logged(level: str, logged: list[int]) -> None:
-    """``error`` logs answers from 500 on, ``warn`` from 400 on, ``info`` all of them, ``crit`` none."""
+def test_log_level_selects_logged_requests(level: str, logged: list[int]) -> None:
     lines: list[LogRecord] = []
     observe = request_observer(RequestMetrics(), level, lines.append)
     for status in (200, 304, 400, 404, 499, 500, 503):
-        observe(answered(status))
+        observe(completed(status))
     assert [line.fields["status"] for line in lines] == logged
 
 
-def test_every_request_is_counted_whether_logged_or_not() -> None:
+def test_requests_are_counted_even_if_not_logged() -> None:
     metrics = RequestMetrics()
-    request_observer(metrics, "crit", lambda _record: None)(answered(200))
+    request_observer(metrics, "crit", lambda _record: None)(completed(200))
     series = ("rest", "GET", "/rest/v1/{resource}", "200", "")
     assert metrics.snapshot()["dataapi_requests_total"] == {series: 1}
 
 
-def test_a_log_line_says_what_was_requested_and_how_it_ended() -> None:
+def test_log_line_contains_request_and_result() -> None:
     lines: list[LogRecord] = []
-    request_observer(RequestMetrics(), "info", lines.append, lambda: 5.0)(answered(404))
+    request_observer(RequestMetrics(), "info", lines.append, lambda: 5.0)(completed(404))
     assert lines == [
         LogRecord(
             5.0, "warn", "dataapi.requests", "GET /rest/v1/blog 404", "r-1",
@@ -64,13 +63,12 @@ def test_a_log_line_says_what_was_requested_and_how_it_ended() -> None:
     ]  # fmt: skip
 
 
-def test_an_error_in_a_graphql_answer_counts_as_one() -> None:
-    """Though its status is 200: it is counted, and logged as a warning with all that is known of it."""
+def test_graphql_error_with_status_200_is_counted_and_logged() -> None:
     lines: list[LogRecord] = []
     metrics = RequestMetrics()
     observe = request_observer(metrics, "warn", lines.append)
-    observe(answered(200))
-    observe(answered(200, "42501", KNOWN))
+    observe(completed(200))
+    observe(completed(200, "42501", FACTS))
     [line] = lines
     assert line.level == "warn"
     assert line.fields == {
@@ -81,21 +79,20 @@ def test_an_error_in_a_graphql_answer_counts_as_one() -> None:
     assert metrics.snapshot()["dataapi_request_errors_total"] == {("rest",): 1}
 
 
-def test_a_line_says_who_the_caller_is_where_that_is_asked_for() -> None:
-    """The claim ``sub`` may be personal data, so that it is left out by default."""
+def test_subject_is_logged_only_if_enabled() -> None:
+    """The claim ``sub`` may be personal data."""
     lines: list[LogRecord] = []
-    request_observer(RequestMetrics(), "info", lines.append, subjects=True)(answered(200, "", KNOWN))
+    request_observer(RequestMetrics(), "info", lines.append, subjects=True)(completed(200, "", FACTS))
     assert lines[0].fields["sub"] == "alice"
 
 
-def test_a_statement_that_was_run_again_with_success_leaves_no_error() -> None:
-    """An SQLSTATE belongs to the error that was answered."""
+def test_sqlstate_is_not_logged_if_the_response_is_no_error() -> None:
     lines: list[LogRecord] = []
-    request_observer(RequestMetrics(), "info", lines.append)(answered(200, "", KNOWN))
+    request_observer(RequestMetrics(), "info", lines.append)(completed(200, "", FACTS))
     assert "sqlstate" not in lines[0].fields
 
 
-def test_a_span_that_cannot_be_made_costs_no_line_and_is_reported_once() -> None:
+def test_failed_span_is_reported_once_and_requests_are_logged() -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the extra otel is not installed")
 
     class Broken(sdk.SpanProcessor):  # type: ignore[misc, name-defined]
@@ -106,13 +103,13 @@ def test_a_span_that_cannot_be_made_costs_no_line_and_is_reported_once() -> None
     provider.add_span_processor(Broken())
     lines: list[LogRecord] = []
     observe = request_observer(RequestMetrics(), "info", lines.append, trace=Tracing(provider).request)
-    with capturedLogs() as reported:
-        observe(answered(200))
-        observe(answered(404))
+    with capturedLogs() as events:
+        observe(completed(200))
+        observe(completed(404))
     assert [line.fields["status"] for line in lines] == [200, 404]
-    assert [event["log_namespace"] for event in reported] == ["dataapi.tracing"]
+    assert [event["log_namespace"] for event in events] == ["dataapi.tracing"]
 
 
-def test_a_repeated_statement_that_succeeds_leaves_no_sqlstate() -> None:
+def test_successful_retry_clears_the_sqlstate() -> None:
     summary = summary_of((RoundTrip(1.0, 2.0, "select", "40001"), RoundTrip(3.0, 5.0, "select")))
     assert (summary.sqlstate, summary.database) == ("", 3.0)

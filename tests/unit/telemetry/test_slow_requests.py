@@ -1,4 +1,4 @@
-"""Slow requests in memory."""
+"""The in-memory list of slow requests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataapi.telemetry.slow_requests import MAX_REQUESTS, RETENTION, SlowRequest
 
 
 def request(number: int) -> SlowRequest:
-    """Return a request that was answered at that second."""
+    """Return a request that finished at this second."""
     return SlowRequest(str(number), float(number), "GET", "/", "", "anon", 200, 1.0, 0.0, 0.5)
 
 
-def test_the_latest_ones_are_kept_for_a_while_and_no_more_than_a_number() -> None:
+def test_recent_slow_requests_are_limited_by_number_and_age() -> None:
     slow = SlowRequests()
     for number in range(3 * MAX_REQUESTS):
         slow.add("one", request(number))

@@ -16,13 +16,21 @@ import pytest
 from dataapi.webhooks.catalogue import (
     BadEventType,
     Catalogue,
+    CompiledSchema,
     PayloadIssue,
     sample_payload,
     sample_type,
 )
-from dataapi.webhooks.event_types import EventType, Rendering, complete_payload, project_schema
+from dataapi.webhooks.event_types import (
+    EventType,
+    Rendering,
+    complete_payload,
+    project_schema,
+    schema_for_receivers,
+)
 from dataapi.webhooks.interfaces import IEventCatalogue
 from dataapi.webhooks.plugins import combine_catalogues
+from support.webhooks import MEMBER
 from zope.interface import implementer
 
 ROOT = Path(__file__).parents[3]
@@ -40,21 +48,21 @@ MEMBERS: Mapping[str, set[str]] = {
     "v1.project.branch.created": {"branch"},
     "v1.project.branch.updated": {"branch"},
     "v1.project.branch.removed": {"branch"},
-    "v1.organization.member.invitation.created": set(),
-    "v1.organization.member.invitation.canceled": set(),
-    "v1.organization.member.added": set(),
-    "v1.organization.member.removed": set(),
-    "v1.organization.member.role.assigned": set(),
-    "v1.organization.member.role.updated": set(),
-    "v1.organization.member.role.removed": set(),
-    "v1.organization.billing.plan.upgraded": set(),
-    "v1.organization.billing.plan.downgraded": set(),
+    "v1.organization.member.invitation.created": {"member"},
+    "v1.organization.member.invitation.canceled": {"member"},
+    "v1.organization.member.added": {"member"},
+    "v1.organization.member.removed": {"member"},
+    "v1.organization.member.role.assigned": {"member"},
+    "v1.organization.member.role.updated": {"member"},
+    "v1.organization.member.role.removed": {"member"},
+    "v1.organization.billing.plan.upgraded": {"billing"},
+    "v1.organization.billing.plan.downgraded": {"billing"},
     **{
         f"v1.webhook.endpoint.{name}": {"endpoint", "failing_since"}
         for name in ("failing", "recovered", "disabled", "secret_rotated")
     },
 }
-"""The shipped types, each with the members that its payload has beside those that every payload has."""
+"""The shipped event types, and the payload members that not every type has."""
 
 OPERATORS_PLUGIN = """
 from dataapi.webhooks.event_types import EventType, Rendering, project_schema
@@ -99,7 +107,7 @@ bell = Bell()
 verifyObject(IEventSource, bell)
 """
 
-ASK = """
+PRINT_CATALOGUE = """
 import json
 from dataapi.webhooks.plugins import installed_catalogue, installed_sources
 catalogue = installed_catalogue()
@@ -132,7 +140,7 @@ def installed(tmp_path: Path, **plugins: str) -> tuple[dict[str, Any], str]:
         "globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script + ASK],
+        [sys.executable, "-c", script + PRINT_CATALOGUE],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
@@ -143,7 +151,7 @@ def installed(tmp_path: Path, **plugins: str) -> tuple[dict[str, Any], str]:
     return json.loads(done.stdout), done.stderr
 
 
-def test_an_operator_adds_types_in_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_event_types_are_loaded_from_an_operators_folder(tmp_path: Path) -> None:
     loaded, _ = installed(tmp_path, shop=OPERATORS_PLUGIN)
     assert loaded["types"] == sorted([*MEMBERS, "v1.shop.sold", "v2.shop.sold"])
     assert loaded["versions"] == {"v2.shop.sold": ["v1.shop.sold"]}
@@ -155,13 +163,13 @@ def test_an_operator_adds_types_in_a_folder_of_their_own(tmp_path: Path) -> None
     }
 
 
-def test_an_operator_adds_sources_of_events(tmp_path: Path) -> None:
+def test_event_sources_are_loaded_from_an_operators_folder(tmp_path: Path) -> None:
     loaded, _ = installed(tmp_path, shop=OPERATORS_PLUGIN, bell=SOURCE_PLUGIN)
-    assert loaded["sources"] == ["Bell"]
+    assert loaded["sources"] == ["Bell", "NotifyEvents"]
     assert "v1.shop.sold" in loaded["types"]
 
 
-def test_broken_plugins_are_reported_and_do_not_stop_the_others(tmp_path: Path) -> None:
+def test_broken_plugins_are_reported_and_others_are_loaded(tmp_path: Path) -> None:
     loaded, log = installed(
         tmp_path,
         unreadable="raise RuntimeError('cannot be imported')",
@@ -213,9 +221,22 @@ def test_shipped_types_have_a_valid_example_with_every_member(platform: Catalogu
         ("v1.project.transferred", {"target": {}}),
         ("v1.project.branch.created", {"branch": {"ref": "a", "name": "b", "git_branch": "c"}}),
         ("v1.organization.member.added", {"project_ref": REF}),
+        ("v1.organization.member.added", {"member": {**MEMBER, "user_id": None}}),
+        ("v1.organization.member.added", {"member": {"user_id": "u", "role": MEMBER["role"]}}),
+        ("v1.organization.member.role.updated", {"member": {**MEMBER, "role": {"name": "Owner"}}}),
+        (
+            "v1.organization.member.role.assigned",
+            {"member": {**MEMBER, "role": {"name": "Developer", "projects": [{"ref": "short"}]}}},
+        ),
+        ("v1.organization.member.invitation.created", {"member": {"invitation": {"email": "a@b.example"}}}),
+        ("v1.organization.member.invitation.canceled", {"member": {"email": "a@b.example"}}),
+        ("v1.organization.billing.plan.upgraded", {"billing": {"plan": "huge"}}),
+        ("v1.organization.billing.plan.downgraded", {"billing": "free"}),
+        ("v1.project.status.changed", {"current_status": "ACTIVE"}),
+        ("v1.project.status.changed", {"previous_status": None}),
     ],
 )
-def test_payloads_that_the_reference_does_not_know_are_refused(
+def test_invalid_payloads_of_shipped_types_are_rejected(
     platform: Catalogue, name: str, change: Mapping[str, Any]
 ) -> None:
     assert platform.issues(name, {**platform.types[name].example, **change})
@@ -226,82 +247,130 @@ def test_nullable_members_may_be_null(platform: Catalogue) -> None:
         assert platform.issues(name, {**platform.types[name].example, member: None}) == ()
 
 
-def one(
+@pytest.mark.parametrize("projects", [None, [], [{"ref": REF}], [{"ref": REF, "later": 1}]])
+def test_role_is_valid_in_all_or_some_projects(platform: Catalogue, projects: Any) -> None:
+    for name in ("added", "role.assigned", "role.updated", "role.removed"):
+        event_type = f"v1.organization.member.{name}"
+        payload = {"member": {**MEMBER, "role": {"name": "Developer", "projects": projects}}}
+        assert platform.issues(event_type, {**platform.types[event_type].example, **payload}) == ()
+
+
+KNOWN_VALUES = {
+    ("v1.project.paused", "reason"): "api_request inactivity other",
+    **dict.fromkeys(
+        [("v1.project.status.changed", "previous_status"), ("v1.project.status.changed", "current_status")],
+        "ACTIVE_HEALTHY ACTIVE_UNHEALTHY COMING_UP RESTARTING RESTORING RESTORE_FAILED PAUSING PAUSE_FAILED "
+        "UPGRADING RESIZING GOING_DOWN INIT_FAILED INACTIVE REMOVED UNKNOWN",
+    ),
+    **dict.fromkeys(
+        [(f"v1.organization.billing.plan.{name}", "billing/plan") for name in ("upgraded", "downgraded")],
+        "free pro team enterprise",
+    ),
+}
+"""Documented values, by type and member."""
+
+
+def with_value(payload: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
+    name, _, rest = path.partition("/")
+    return {**payload, name: with_value(payload[name], rest, value) if rest else value}
+
+
+@pytest.mark.parametrize(("name", "path"), KNOWN_VALUES)
+def test_only_documented_values_can_be_published(platform: Catalogue, name: str, path: str) -> None:
+    example, documented = platform.types[name].example, KNOWN_VALUES[name, path].split()
+    assert not any(platform.issues(name, with_value(example, path, value)) for value in documented)
+    for value in ("", "SOMETHING_NEW", documented[0].swapcase(), None, 1):
+        assert platform.issues(name, with_value(example, path, value))
+
+
+@pytest.mark.parametrize(("name", "path"), KNOWN_VALUES)
+def test_schema_for_receivers_accepts_unknown_values(platform: Catalogue, name: str, path: str) -> None:
+    event_type = platform.types[name]
+    schema = CompiledSchema(schema_for_receivers(event_type.schema))
+    for value in (*KNOWN_VALUES[name, path].split(), "SOMETHING_NEW"):
+        assert not list(schema.errors(with_value(event_type.example, path, value)))
+    for wrong in (None, 1):
+        assert list(schema.errors(with_value(event_type.example, path, wrong)))
+    assert all(
+        value in str(schema_for_receivers(event_type.schema)) for value in KNOWN_VALUES[name, path].split()
+    )
+
+
+def make_type(
     name: str = "v1.shop.sold",
     schema: Mapping[str, Any] | None = None,
     example: Mapping[str, Any] | None = None,
     renders: Rendering | None = None,
 ) -> EventType:
-    """Make an event type."""
     shown = {"organization_slug": "acme", "project_ref": REF, "actor": None}
     return EventType(name, "Sold.", schema or project_schema(), example or shown, renders)
 
 
 @implementer(IEventCatalogue)
 class Listed:
-    """A catalogue of these types."""
+    """A catalogue with the given types."""
 
     def __init__(self, *types: EventType) -> None:
         self._types = types
 
     def event_types(self) -> Iterable[EventType]:
-        """Return them."""
         return self._types
 
 
-def same(payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Render the older version as the newer."""
+def render_unchanged(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     return payload
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        one("shop.sold"),
-        one("v0.shop.sold"),
-        one("v1.shop"),
-        one("v1.Shop.sold"),
-        one("v1.shop.sold\n"),
-        one(schema={"type": "nonsense"}),
-        one(schema={"$ref": "https://schemas.example.com/sold.json"}),
-        one(example={"organization_slug": "acme"}),
-        one(renders=Rendering("v1.shop.sold", same)),
-        one(renders=Rendering("v2.shop.sold", same)),
-        one("v2.shop.sold", renders=Rendering("sold", same)),
-        one("v2.shop.sold", renders=Rendering("v1.shop.sold", same)),
+        make_type("shop.sold"),
+        make_type("v0.shop.sold"),
+        make_type("v1.shop"),
+        make_type("v1.Shop.sold"),
+        make_type("v1.shop.sold\n"),
+        make_type(schema={"type": "nonsense"}),
+        make_type(schema={"$ref": "https://schemas.example.com/sold.json"}),
+        make_type(example={"organization_slug": "acme"}),
+        make_type(renders=Rendering("v1.shop.sold", render_unchanged)),
+        make_type(renders=Rendering("v2.shop.sold", render_unchanged)),
+        make_type("v2.shop.sold", renders=Rendering("sold", render_unchanged)),
+        make_type("v2.shop.sold", renders=Rendering("v1.shop.sold", render_unchanged)),
     ],
 )
-def test_types_that_contradict_themselves_are_refused(wrong: EventType) -> None:
+def test_invalid_types_are_rejected(wrong: EventType) -> None:
     with pytest.raises(BadEventType):
         Catalogue([wrong])
-    good = Listed(one("v1.shop.bought"))
+    good = Listed(make_type("v1.shop.bought"))
     catalogue, problems = combine_catalogues([Listed(wrong), good])
     assert list(catalogue.types) == ["v1.shop.bought"]
     assert len(problems) == 1
 
 
-def test_of_two_catalogues_with_the_same_type_one_is_left_out() -> None:
-    catalogue, problems = combine_catalogues([Listed(one()), Listed(one(), one("v1.shop.bought"))])
+def test_catalogue_with_a_duplicate_type_is_ignored() -> None:
+    catalogue, problems = combine_catalogues(
+        [Listed(make_type()), Listed(make_type(), make_type("v1.shop.bought"))]
+    )
     assert list(catalogue.types) == ["v1.shop.sold"]
     assert problems == (f"{__name__}.Listed: duplicate event type",)
 
 
-def test_rendering_neither_adds_nor_changes_what_the_service_writes() -> None:
+def test_rendering_cannot_change_members_set_by_the_service() -> None:
     forged = {"organization_slug": "other", "is_test": True, "total": 7}
-    newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", lambda _: forged))
-    rendered = Catalogue([one(), newer]).render(
+    newer = make_type("v2.shop.sold", renders=Rendering("v1.shop.sold", lambda _: forged))
+    rendered = Catalogue([make_type(), newer]).render(
         "v2.shop.sold", "v1.shop.sold", {"organization_slug": "acme", "project_ref": None}
     )
     assert rendered == {"organization_slug": "acme", "project_ref": None, "total": 7}
 
 
-def test_a_catalogue_may_render_types_of_one_that_comes_later() -> None:
-    newer = one("v2.shop.sold", renders=Rendering("v1.shop.sold", same))
-    catalogue, problems = combine_catalogues([Listed(newer), Listed(one())])
+def test_catalogue_may_render_types_of_a_later_catalogue() -> None:
+    newer = make_type("v2.shop.sold", renders=Rendering("v1.shop.sold", render_unchanged))
+    catalogue, problems = combine_catalogues([Listed(newer), Listed(make_type())])
     assert (list(catalogue.types), problems) == (["v1.shop.sold", "v2.shop.sold"], ())
 
 
-def test_versions_go_back_step_by_step() -> None:
+def test_older_versions_are_rendered_step_by_step() -> None:
     loose = {"type": "object"}
 
     def step(name: str) -> Rendering:
@@ -309,9 +378,9 @@ def test_versions_go_back_step_by_step() -> None:
 
     catalogue = Catalogue(
         [
-            one("v1.shop.sold", loose),
-            one("v2.shop.sold", loose, renders=step("v1.shop.sold")),
-            one("v3.shop.sold", loose, renders=step("v2.shop.sold")),
+            make_type("v1.shop.sold", loose),
+            make_type("v2.shop.sold", loose, renders=step("v1.shop.sold")),
+            make_type("v3.shop.sold", loose, renders=step("v2.shop.sold")),
         ]
     )
     assert catalogue.versions() == {
@@ -324,10 +393,10 @@ def test_versions_go_back_step_by_step() -> None:
             catalogue.render(newer, older, {})
 
 
-def test_payloads_are_checked_and_issues_point_at_their_members() -> None:
+def test_payload_issues_point_at_invalid_members() -> None:
     schema = project_schema({"lines": {"type": "array", "items": {"type": "integer"}}})
     example = {"organization_slug": "acme", "project_ref": REF, "actor": None, "lines": [1]}
-    catalogue = Catalogue([one(schema=schema, example=example)])
+    catalogue = Catalogue([make_type(schema=schema, example=example)])
     assert catalogue.issues("v1.shop.sold", {**example, "more": "is allowed"}) == ()
     assert catalogue.issues("v1.shop.sold", {**example, "lines": [1, "2"], "project_ref": None}) == (
         PayloadIssue("/project_ref", "None is not of type 'string'"),
@@ -340,35 +409,35 @@ def test_payloads_are_checked_and_issues_point_at_their_members() -> None:
         catalogue.issues("v1.shop.unknown", {})
 
 
-def test_what_may_be_subscribed_to_is_known_or_everything() -> None:
-    catalogue = Catalogue([one()])
+def test_only_known_types_and_the_wildcard_can_be_subscribed_to() -> None:
+    catalogue = Catalogue([make_type()])
     assert catalogue.may_subscribe("*")
     assert catalogue.may_subscribe("v1.shop.sold")
     assert not catalogue.may_subscribe("v1.shop.*")
 
 
-def test_a_test_event_without_a_type_is_of_the_first_concrete_one() -> None:
+def test_test_event_has_the_first_concrete_type_by_default() -> None:
     assert sample_type(["*", "v1.b.c", "v1.a.b"], project=True) == "v1.b.c"
     assert sample_type(["*"], project=True) == "v1.project.paused"
     assert sample_type(["*"], project=False) == "v1.organization.member.added"
 
 
-def test_a_test_event_is_the_example_as_if_it_had_happened_here() -> None:
+def test_test_event_is_the_example_with_the_endpoints_scope() -> None:
     own = "tsrqponmlkjihgfedcba"
-    assert sample_payload(one(), "globex", own) == {
+    assert sample_payload(make_type(), "globex", own) == {
         "organization_slug": "globex",
         "project_ref": own,
         "actor": None,
         "is_test": True,
     }
-    assert sample_payload(one(), "globex", None)["project_ref"] == REF
-    of_organization = one(schema={}, example={"organization_slug": "acme", "project_ref": None})
+    assert sample_payload(make_type(), "globex", None)["project_ref"] == REF
+    of_organization = make_type(schema={}, example={"organization_slug": "acme", "project_ref": None})
     assert sample_payload(of_organization, "globex", own)["project_ref"] is None
 
 
-def test_the_service_writes_organization_project_and_actor() -> None:
-    given = {"organization_slug": "forged", "reason": "other"}
-    assert complete_payload(given, "acme", REF) == {
+def test_service_sets_organization_project_and_actor() -> None:
+    payload = {"organization_slug": "forged", "reason": "other"}
+    assert complete_payload(payload, "acme", REF) == {
         "organization_slug": "acme",
         "project_ref": REF,
         "actor": None,

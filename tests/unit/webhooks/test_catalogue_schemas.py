@@ -1,4 +1,4 @@
-"""Compiled schemas accept what ``jsonschema`` accepts."""
+"""Compiled schemas agree with ``jsonschema``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPES: Any = st.sampled_from(["array", "boolean", "integer", "null", "number", "
 
 
 def schemas(inner: Any) -> Any:
-    """Return a strategy for schemas whose members have the inner ones."""
+    """Return a strategy for schemas with these inner schemas."""
     return st.fixed_dictionaries(
         {},
         optional={
@@ -43,12 +43,11 @@ SCHEMAS: Any = st.recursive(st.just({}), schemas, max_leaves=6)
 
 
 @given(schema=SCHEMAS, document=DOCUMENTS)
-def test_it_agrees_with_jsonschema(schema: Any, document: Any) -> None:
-    """Whatever the keywords, the errors are those of ``jsonschema``."""
+def test_compiled_schema_reports_the_errors_of_jsonschema(schema: Any, document: Any) -> None:
     expected = [error.message for error in Draft202012Validator(schema).iter_errors(document)]
     assert [error.message for error in CompiledSchema(schema).errors(document)] == expected
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a-"])
-def test_a_pattern_that_python_cannot_read_is_not_compiled(pattern: str) -> None:
+def test_pattern_that_python_rejects_does_not_prevent_compilation(pattern: str) -> None:
     assert list(CompiledSchema({"pattern": pattern}).errors(1)) == []

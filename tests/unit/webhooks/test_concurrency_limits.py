@@ -1,4 +1,4 @@
-"""How many attempts to which host, and of which organization, may begin and be claimed."""
+"""Limits of concurrent attempts by host, endpoint and organization."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SLOW = 1.0
 
 
 def work(host: str = "a", endpoint: UUID | None = None, organization: str | None = None) -> DueWork:
-    """Return an attempt to make; each host is an organization's own unless one is named.
+    """Return an attempt to make.
 
-    An organization has one endpoint at a host unless one is named.
+    By default, each host has its own organization, and an organization has one endpoint per host.
     """
     queue = FakeQueue(Clock())
     endpoint = endpoint or uuid5(NAMESPACE_URL, f"{organization or host} {host}")
@@ -40,18 +40,18 @@ def work(host: str = "a", endpoint: UUID | None = None, organization: str | None
 
 
 class Machine:
-    """Limits with a clock."""
+    """Concurrency limits with a clock."""
 
     def __init__(self, maximum: int, per_host: int) -> None:
         self.limits = ConcurrencyLimits(maximum, per_host, SLOW)
         self.now = 0.0
 
     def add(self, *works: DueWork) -> list[bool]:
-        """Add claimed work; return what was taken."""
+        """Add claimed work, and return whether it was accepted."""
         return [self.limits.add(ClaimedAttempt(one, self.now)) for one in works]
 
     def begin(self, *works: DueWork) -> list[DueWork]:
-        """Add claimed work, and begin all that may begin."""
+        """Add claimed work, and begin all attempts that may begin."""
         self.add(*works)
         return [one.work for one in iter(lambda: self.limits.next(self.now), None)]
 
@@ -62,7 +62,7 @@ class Machine:
             self.limits.ended(one, self.now, responded=responded)
 
     def know(self, *works: DueWork, seconds: float = 0.1, responded: bool = True, times: int = 1) -> None:
-        """Make attempts that take some time."""
+        """Make attempts that take some time, so that the limits know the endpoints."""
         for _ in range(times):
             for one in works:
                 assert self.begin(one) == [one]
@@ -83,7 +83,7 @@ STEPS = st.lists(
 
 
 @given(st.integers(1, 18), st.integers(1, 18), STEPS)
-def test_limits_hold_whatever_happens(
+def test_limits_are_never_exceeded(
     maximum: int, per_host: int, steps: list[tuple[str, str, UUID, float | None, bool, bool]]
 ) -> None:
     machine = Machine(maximum, per_host)
@@ -97,10 +97,10 @@ def test_limits_hold_whatever_happens(
             machine.end([running.pop(0)], ends, responded=responded)
         if drops:
             waiting -= len(limits.drop(lambda _: True))
-        came = machine.begin()
+        begun = machine.begin()
         limits.limits(machine.now)
-        running += came
-        waiting -= len(came)
+        running += begun
+        waiting -= len(begun)
         hosts = Counter(host_of(one.url) for one in running)
         assert len(running) == limits.running <= maximum
         assert all(count <= min(maximum, per_host) for count in hosts.values())
@@ -109,32 +109,30 @@ def test_limits_hold_whatever_happens(
     while running:
         machine.end([running.pop()])
         running += machine.begin()
-    assert (limits.running, limits.waiting) == (0, 0), "all of it was begun"
+    assert (limits.running, limits.waiting) == (0, 0), "all work was begun"
 
 
-def test_organizations_take_turns_and_so_do_their_endpoints() -> None:
+def test_organizations_and_their_endpoints_take_turns() -> None:
     machine = Machine(4, 4)
     begun = machine.begin(*(work(host, organization="x") for host in "aabc"), work("e", organization="y"))
     assert [host_of(one.url) for one in begun] == ["a", "e", "b", "c"]
 
 
-def test_a_new_endpoint_begins_with_one_attempt_and_each_response_adds_one() -> None:
+def test_new_endpoint_begins_with_one_attempt_and_gains_one_per_response() -> None:
     machine = Machine(100, 16)
-    found = []
+    counts = []
     for _ in range(6):
         begun = machine.begin(*(work() for _ in range(30)))
-        found.append(len(begun))
+        counts.append(len(begun))
         machine.limits.drop(lambda _: True)
         machine.end(begun)
-    assert found == [1, 2, 4, 8, 14, 14]
+    assert counts == [1, 2, 4, 8, 14, 14]
 
 
 @pytest.mark.parametrize(
     ("seconds", "responded", "cap"), [(9.0, False, 1), (9.0, True, 14), (0.1, False, 14)]
 )
-def test_each_attempt_that_times_out_halves_an_endpoints_cap(
-    seconds: float, responded: bool, cap: int
-) -> None:
+def test_each_timeout_halves_the_cap_of_an_endpoint(seconds: float, responded: bool, cap: int) -> None:
     machine = Machine(100, 16)
     machine.know(work(), times=16)
     begun = machine.begin(*(work() for _ in range(16)))
@@ -144,7 +142,7 @@ def test_each_attempt_that_times_out_halves_an_endpoints_cap(
     assert len(machine.begin(*(work() for _ in range(16)))) == cap
 
 
-def test_attempts_that_were_not_made_say_nothing_about_an_endpoint() -> None:
+def test_attempts_that_were_not_made_do_not_change_the_cap() -> None:
     machine = Machine(100, 16)
     machine.know(work(), times=3)
     for _ in range(2):
@@ -166,7 +164,7 @@ def test_attempts_that_were_not_made_say_nothing_about_an_endpoint() -> None:
         (True, 2, (1, 1), (1, 1), (2, 2)),
     ],
 )
-def test_shares_of_a_limit(
+def test_share_of_a_limit_depends_on_speed_and_organizations(
     per_host: bool, limit: int, slow: tuple[int, int], new: tuple[int, int], every: tuple[int, int]
 ) -> None:
     def many(kind: str, organizations: int) -> list[DueWork]:
@@ -189,8 +187,8 @@ def test_shares_of_a_limit(
             assert len(begun) == count, (kind, organizations)
 
 
-def test_an_endpoint_alone_at_its_host_may_have_all_but_an_eighth_although_it_is_slow() -> None:
-    """Neighbours would need what slow endpoints leave; one that comes has the eighth."""
+def test_slow_endpoint_alone_at_its_host_may_use_seven_eighths() -> None:
+    """Capacity is only reserved for endpoints at the same host, one eighth for a new one."""
     machine = Machine(256, 16)
     machine.know(work(), seconds=3.0, times=16)
     assert len(machine.begin(*(work() for _ in range(16)))) == 14
@@ -200,7 +198,7 @@ def test_an_endpoint_alone_at_its_host_may_have_all_but_an_eighth_although_it_is
     assert len(machine.begin(*(work() for _ in range(16)))) == 4
 
 
-def test_an_endpoint_that_becomes_prompt_leaves_the_share_of_slow_ones() -> None:
+def test_recovered_endpoint_leaves_the_share_of_slow_endpoints() -> None:
     machine = Machine(16, 4)
     recovers = work("z")
     machine.know(*(work(host) for host in "abcdefghz"), seconds=9.0, responded=False)
@@ -211,7 +209,7 @@ def test_an_endpoint_that_becomes_prompt_leaves_the_share_of_slow_ones() -> None
     assert len(machine.begin(*(work("z") for _ in range(4)))) == 2
 
 
-def test_an_endpoint_whose_attempts_hang_is_slow_before_they_end() -> None:
+def test_endpoint_is_slow_before_its_hanging_attempts_end() -> None:
     machine = Machine(256, 16)
     hangs, slow = work("a", organization="x"), work("a", organization="y")
     machine.know(hangs, times=16)
@@ -223,7 +221,7 @@ def test_an_endpoint_whose_attempts_hang_is_slow_before_they_end() -> None:
     assert len(machine.begin(*([hangs] * 8))) == 3
 
 
-def test_an_organization_with_much_waiting_is_left_out_of_claims() -> None:
+def test_organization_with_much_waiting_work_is_excluded_from_claims() -> None:
     machine = Machine(16, 2)
     limits = machine.limits
     assert limits.room() == (16 + MAX_AHEAD + 1) // 2, "a claim takes half of the vacancy"
@@ -234,7 +232,7 @@ def test_an_organization_with_much_waiting_is_left_out_of_claims() -> None:
         running += machine.begin(work(f"{limits.waiting}-{len(running)}", organization="x"))
     assert limits.waiting > 16 + MAX_AHEAD - limits.running - limits.waiting
     rooms, _ = limits.limits(machine.now)
-    assert rooms[prompt.endpoint_id] > 0, "its prompt endpoints are not left out"
+    assert rooms[prompt.endpoint_id] > 0, "its prompt endpoints are not excluded"
     assert unknown.endpoint_id not in rooms
     machine.end([running.pop()])
     running += machine.begin()
@@ -243,7 +241,7 @@ def test_an_organization_with_much_waiting_is_left_out_of_claims() -> None:
 
 
 def test_endpoints_of_one_host_share_its_limit() -> None:
-    """The limit is the host's, whatever the port, path and letters' case of the URL."""
+    """Port, path and letter case of the URL do not matter."""
     assert host_of("https://A.example:8443/x") == host_of("http://a.example/") == "a.example"
     assert host_of("http://[broken") == "http://[broken"
     machine = Machine(10, 2)
@@ -254,7 +252,7 @@ def test_endpoints_of_one_host_share_its_limit() -> None:
     assert (rooms[one.endpoint_id], rooms[other.endpoint_id]) == (0, 0)
 
 
-def test_a_prompt_endpoint_has_work_ahead_and_a_hanging_one_has_not() -> None:
+def test_work_is_claimed_ahead_only_for_prompt_endpoints() -> None:
     machine = Machine(10, 2)
     endpoint = work().endpoint_id
     machine.know(work(), seconds=0.002, times=4)
@@ -264,7 +262,7 @@ def test_a_prompt_endpoint_has_work_ahead_and_a_hanging_one_has_not() -> None:
     assert machine.limits.limits(machine.now)[0] == {endpoint: 1}
 
 
-def test_endpoints_that_had_work_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoints_with_recent_work_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency_limits, "MAX_IDLE_ENDPOINTS", 1)
     machine = Machine(100, 16)
     for host in "ab":
@@ -275,7 +273,7 @@ def test_endpoints_that_had_work_last_are_remembered(monkeypatch: pytest.MonkeyP
     assert len(machine.begin(*(work("b") for _ in range(9)))) == 5
 
 
-def test_more_is_claimed_when_a_claim_was_cut_short() -> None:
+def test_more_is_claimed_after_an_incomplete_claim() -> None:
     machine = Machine(10, 1)
     limits, first, second = machine.limits, work("a"), work("b")
     machine.add(first)
@@ -290,11 +288,11 @@ def test_more_is_claimed_when_a_claim_was_cut_short() -> None:
     assert limits.wants_more()
 
 
-def test_waiting_attempts_are_dropped_by_choice() -> None:
+def test_waiting_attempts_can_be_dropped_selectively() -> None:
     machine = Machine(1, 1)
     old, new = work("a"), work("b")
     machine.limits.add(ClaimedAttempt(old, 1.0))
     machine.limits.add(ClaimedAttempt(new, 5.0))
-    assert machine.limits.drop(lambda held: held.since < 3) == [old.claim]
+    assert machine.limits.drop(lambda attempt: attempt.since < 3) == [old.claim]
     assert machine.begin() == [new]
     assert machine.limits.waiting == 0

@@ -9,7 +9,7 @@ from dataapi.webhooks.delivery.destinations import is_refused, networks
 from hypothesis import given
 from hypothesis import strategies as st
 
-# First and last address of each range, and whether the addresses before and after are refused too.
+# First and last address of each range, and whether the addresses before and after are rejected too.
 RANGES = [
     ("0.0.0.0", "0.255.255.255", None, False),
     ("10.0.0.0", "10.255.255.255", False, False),
@@ -41,7 +41,7 @@ RANGES = [
 
 
 @pytest.mark.parametrize(("first", "last", "before", "after"), RANGES)
-def test_a_range_is_refused_to_its_edges(
+def test_ranges_are_rejected_up_to_their_edges(
     first: str, last: str, before: bool | None, after: bool | None
 ) -> None:
     low, high = ipaddress.ip_address(first), ipaddress.ip_address(last)
@@ -59,7 +59,7 @@ def test_a_range_is_refused_to_its_edges(
         "::ffff:93.184.215.14",  # IPv4-mapped
         "::7f00:1",  # IPv4-compatible
         "64:ff9b::7f00:1",  # NAT64
-        "64:ff9b:1::1",  # NAT64 for a network of one's own
+        "64:ff9b:1::1",  # local-use NAT64
         "2002:7f00:1::1",  # 6to4
         "2001:0:4136:e378:8000:63bf:3fff:fdd2",  # Teredo
         "224.0.0.1",
@@ -75,8 +75,8 @@ def test_a_range_is_refused_to_its_edges(
         "255.255.255.255",
     ],
 )
-def test_forms_that_lead_elsewhere_are_refused(address: str) -> None:
-    """Several of them are global to ``ipaddress``."""
+def test_special_addresses_are_rejected(address: str) -> None:
+    """``ipaddress`` regards several of them as global."""
     assert is_refused(ipaddress.ip_address(address))
 
 
@@ -87,7 +87,7 @@ def test_public_addresses_are_accepted(address: str) -> None:
     assert not is_refused(ipaddress.ip_address(address))
 
 
-def test_allowed_networks_are_exempt_and_no_others() -> None:
+def test_only_allowed_networks_are_exempt() -> None:
     allowed = networks(["10.1.0.0/16", "fd00::/8", "127.0.0.1"])
     for address in ("10.1.0.0", "10.1.255.255", "fd00::1", "127.0.0.1"):
         assert not is_refused(ipaddress.ip_address(address), allowed)
@@ -95,7 +95,7 @@ def test_allowed_networks_are_exempt_and_no_others() -> None:
         assert is_refused(ipaddress.ip_address(address), allowed)
 
 
-def test_a_network_with_host_bits_is_invalid() -> None:
+def test_network_with_host_bits_is_invalid() -> None:
     with pytest.raises(ValueError, match="host bits"):
         networks(["10.1.0.1/16"])
 
@@ -107,7 +107,7 @@ V4_PREFIXES = {
     "1100000010101000", "110000001010111100110000", "110001100001001", "110001100011001101100100",
     "110010110000000001110001", "1110", "1111",
 }  # fmt: skip
-"""The ranges once more, as the bits that their addresses begin with."""
+"""The IPv4 ranges as binary prefixes."""
 
 
 @given(
@@ -118,7 +118,7 @@ V4_PREFIXES = {
         )
     )
 )
-def test_ipv4_is_refused_by_the_bits_it_begins_with(number: int) -> None:
+def test_ipv4_is_rejected_by_its_binary_prefix(number: int) -> None:
     bits = f"{number:032b}"
     expected = any(bits.startswith(prefix) for prefix in V4_PREFIXES)
     assert is_refused(ipaddress.IPv4Address(number)) is expected
@@ -129,7 +129,7 @@ def test_ipv4_is_refused_by_the_bits_it_begins_with(number: int) -> None:
     | st.integers(0x2 << 124, 0x4 << 124)
     | st.integers(0x20010000 << 96, 0x20020001 << 96)
 )
-def test_ipv6_is_refused_by_the_number_it_begins_with(number: int) -> None:
+def test_ipv6_is_rejected_by_its_prefix(number: int) -> None:
     top = number >> 96
     expected = (
         top >> 29 != 1

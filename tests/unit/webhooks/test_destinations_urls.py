@@ -1,4 +1,4 @@
-"""Which URLs an endpoint may have: one test for each trap (docs/reference/webhooks.md, URLs)."""
+"""URLs of endpoints, with one test per attack (docs/reference/webhooks.md, URLs)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOME = networks(["127.0.0.0/8", "fd00::/8"])
 
 
 def rule(url: str, *, require_https: bool = False) -> UrlRule | None:
-    """Return the rule that refuses a URL, None for one that is accepted."""
+    """Return the rule that rejects a URL, or None if the URL is accepted."""
     try:
         parse(url, require_https=require_https)
     except UrlRefused as refused:
@@ -44,7 +44,7 @@ def rule(url: str, *, require_https: bool = False) -> UrlRule | None:
         ("https://a--b.1x.example", Destination("https", "a--b.1x.example", 443, "/", "a--b.1x.example")),
     ],
 )
-def test_a_url_leads_to_a_target(url: str, target: Destination) -> None:
+def test_url_is_parsed_into_a_destination(url: str, target: Destination) -> None:
     assert parse(url) == target
 
 
@@ -57,7 +57,7 @@ def test_a_url_leads_to_a_target(url: str, target: Destination) -> None:
         ("https://xn--bcher-kva.example", "xn--bcher-kva.example"),
     ],
 )
-def test_international_names_become_ascii_by_idna_2008(url: str, name: str) -> None:
+def test_international_names_are_encoded_with_idna_2008(url: str, name: str) -> None:
     assert parse(url).host == name
 
 
@@ -65,18 +65,18 @@ def test_international_names_become_ascii_by_idna_2008(url: str, name: str) -> N
     "character", ["\t", "\r", "\n", "\0", " ", "\x7f", "\x85", "\xa0", "\u200b", "\u2028"]
 )
 @pytest.mark.parametrize(
-    "place",
+    "template",
     ["{}https://a.example/", "https://a.ex{}ample/", "https://a.example/b{}c", "https://a.example/{}"],
 )
-def test_control_characters_and_blanks_are_refused_anywhere(character: str, place: str) -> None:
-    """``urlsplit`` drops some of them silently, and ``getaddrinfo`` cuts at NUL."""
-    assert rule(place.format(character)) is UrlRule.CHARACTERS
+def test_control_characters_and_blanks_are_rejected_anywhere(character: str, template: str) -> None:
+    """``urlsplit`` silently drops some of them, and ``getaddrinfo`` stops at NUL."""
+    assert rule(template.format(character)) is UrlRule.CHARACTERS
 
 
 @pytest.mark.parametrize(
     "url", ["https:\\\\a.example", "https://a.example\\@b.example/", "https://a.example/\\"]
 )
-def test_backslashes_are_refused(url: str) -> None:
+def test_backslashes_are_rejected(url: str) -> None:
     assert rule(url) is UrlRule.CHARACTERS
 
 
@@ -84,21 +84,21 @@ def test_backslashes_are_refused(url: str) -> None:
     "url",
     ["https://u@a.example", "https://u:p@a.example", "https://@a.example", "https://a.example:80@b.example"],
 )
-def test_user_names_and_passwords_are_refused(url: str) -> None:
+def test_user_names_and_passwords_are_rejected(url: str) -> None:
     assert rule(url) is UrlRule.USERINFO
 
 
 @pytest.mark.parametrize(
     "url", ["https://a.example/#", "https://a.example#@b.example", "https://a.example/b?c#d"]
 )
-def test_fragments_are_refused(url: str) -> None:
+def test_fragments_are_rejected(url: str) -> None:
     assert rule(url) is UrlRule.FRAGMENT
 
 
 @pytest.mark.parametrize(
     "url", ["https://a%2eexample", "https://%61.example", "https://a.example%00.b.example"]
 )
-def test_percent_in_the_host_is_refused(url: str) -> None:
+def test_percent_encoded_hosts_are_rejected(url: str) -> None:
     assert rule(url) is UrlRule.HOST
 
 
@@ -112,11 +112,11 @@ def test_percent_in_the_host_is_refused(url: str) -> None:
         "httpss://a.example",
     ],
 )
-def test_other_schemes_are_refused(url: str) -> None:
+def test_other_schemes_are_rejected(url: str) -> None:
     assert rule(url) is UrlRule.SCHEME
 
 
-def test_http_is_refused_where_https_is_required() -> None:
+def test_http_is_rejected_if_https_is_required() -> None:
     assert rule("http://a.example", require_https=True) is UrlRule.SCHEME
     assert rule("https://a.example", require_https=True) is None
 
@@ -135,7 +135,7 @@ def test_http_is_refused_where_https_is_required() -> None:
         "https://[::1]x/",
     ],
 )
-def test_what_is_not_a_url_is_refused(url: str) -> None:
+def test_malformed_urls_are_rejected(url: str) -> None:
     assert rule(url) is UrlRule.SYNTAX
 
 
@@ -179,7 +179,7 @@ def test_names_have_at_least_two_labels_of_letters_digits_and_hyphens(host: str)
         "router.home.arpa",
     ],
 )
-def test_names_of_inner_zones_are_refused(host: str) -> None:
+def test_names_in_internal_zones_are_rejected(host: str) -> None:
     assert rule(f"https://{host}/") is UrlRule.HOST
     with pytest.raises(UrlRefused):
         parse(f"https://{host}/", allowed=HOME)
@@ -188,7 +188,7 @@ def test_names_of_inner_zones_are_refused(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "93.184.215.14", "[::1]", "[2606:4700::1]", "[::ffff:127.0.0.1]"]
 )
-def test_addresses_in_place_of_names_are_refused(host: str) -> None:
+def test_ip_addresses_are_rejected(host: str) -> None:
     assert rule(f"https://{host}/") is UrlRule.ADDRESS
 
 
@@ -210,7 +210,7 @@ def test_addresses_in_place_of_names_are_refused(host: str) -> None:
         "1.2.3.4.5",
     ],
 )
-def test_other_spellings_of_addresses_are_refused(host: str) -> None:
+def test_other_spellings_of_ip_addresses_are_rejected(host: str) -> None:
     assert rule(f"https://{host}/") in (UrlRule.HOST, UrlRule.ADDRESS)
     with pytest.raises(UrlRefused):
         parse(f"https://{host}/", allowed=HOME)
@@ -230,7 +230,7 @@ def test_other_spellings_of_addresses_are_refused(host: str) -> None:
         "☃.example",
     ],
 )
-def test_characters_that_others_would_translate_are_refused(host: str) -> None:
+def test_characters_that_other_programs_translate_are_rejected(host: str) -> None:
     assert rule(f"https://{host}/") in (UrlRule.HOST, UrlRule.CHARACTERS)
 
 
@@ -238,7 +238,7 @@ def test_urls_have_at_most_2048_characters() -> None:
     start = "https://a.example/"
     assert rule(start + "b" * (2048 - len(start))) is None
     assert rule(start + "b" * (2049 - len(start))) is UrlRule.LENGTH
-    # As sent, every such character takes six.
+    # Percent-encoding turns each of these characters into six.
     assert rule(start + "é" * 400) is UrlRule.LENGTH
 
 
@@ -250,15 +250,15 @@ def test_urls_have_at_most_2048_characters() -> None:
         ("https://[FD00::1]:8443/", "fd00::1", "[fd00::1]:8443"),
     ],
 )
-def test_addresses_of_allowed_networks_are_accepted(url: str, host: str, header: str) -> None:
-    """``allow-addresses`` is for receivers of the operator's own."""
+def test_addresses_in_allowed_networks_are_accepted(url: str, host: str, header: str) -> None:
+    """``allow-addresses`` is for the operator's own receivers."""
     target = parse(url, allowed=HOME)
     assert (target.host, target.host_header) == (host, header)
     assert target.address == ipaddress.ip_address(host)
     assert rule(url) is UrlRule.ADDRESS
 
 
-def test_addresses_outside_of_allowed_networks_stay_refused() -> None:
+def test_addresses_outside_allowed_networks_are_rejected() -> None:
     for host in ("10.0.0.1", "93.184.215.14", "[fe80::1]", "[fd00::1%25eth0]", "[fd00::1%eth0]"):
         with pytest.raises(UrlRefused):
             parse(f"http://{host}/", allowed=HOME)
@@ -301,8 +301,8 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(PARTS, max_size=12).map("".join) | st.text(max_size=30).map("https://{}".format))
-def test_whatever_is_accepted_is_what_other_programs_read_too(url: str) -> None:
-    """A target's URL is ASCII, means the same to ``urlsplit`` and to us, and has no address for a host."""
+def test_other_parsers_agree_on_accepted_urls(url: str) -> None:
+    """Attacks use URLs that two parsers read differently."""
     try:
         target = parse(url)
     except UrlRefused:

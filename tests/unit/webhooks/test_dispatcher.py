@@ -1,4 +1,4 @@
-"""The delivery loop's rules, on a clock of the tests, with a queue and a client on paper."""
+"""The delivery loop with a fake clock, queue and client."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ USUAL = Webhooks()
 
 
 class Machine:
-    """A dispatcher on paper."""
+    """A dispatcher with a fake clock, queue and client."""
 
     def __init__(
-        self, rules: Webhooks = USUAL, answer: Any = lambda _attempt: None, render: Any = None
+        self, rules: Webhooks = USUAL, respond: Any = lambda _attempt: None, render: Any = None
     ) -> None:
         self.clock = Clock()
         self.clock.advance(1000)
         self.queue = FakeQueue(self.clock)
-        self.sender = FakeSender(self.clock, answer)
+        self.sender = FakeSender(self.clock, respond)
         self.dispatcher = self.another(rules, render)
 
     def another(self, rules: Webhooks = USUAL, render: Any = None, **named: Any) -> Dispatcher:
-        """Make a further dispatcher on the same queue."""
+        """Create another dispatcher on the same queue."""
         return Dispatcher(
             self.clock, self.queue, self.sender, render or (lambda *_: {}), rules, random=lambda: 0.5, **named
         )
 
     def pass_time(self, seconds: float, step: float = 0.01) -> None:
-        """Let time pass in small steps."""
+        """Advance the clock in small steps."""
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
 
     @property
     def began(self) -> list[float]:
-        """When attempts began, in seconds from the start."""
+        """Start times of the attempts, in seconds."""
         return [round(at - 1000, 2) for at in self.sender.times]
 
 
-def test_attempts_are_made_after_10_30_90_and_270_seconds_and_no_more() -> None:
-    machine = Machine(answer=lambda _: REFUSED)
+def test_failures_are_retried_after_10_30_90_and_270_seconds() -> None:
+    machine = Machine(respond=lambda _: REFUSED)
     machine.queue.add()
     machine.dispatcher.start()
     machine.pass_time(500, 0.05)
@@ -70,10 +70,9 @@ def test_attempts_are_made_after_10_30_90_and_270_seconds_and_no_more() -> None:
     assert not machine.queue.rows, "nothing is left over"
 
 
-def test_a_success_ends_the_attempts() -> None:
-    """After a 2xx response there are no further attempts."""
+def test_success_ends_the_attempts() -> None:
     outcomes = [REFUSED, OK]
-    machine = Machine(answer=lambda _: outcomes.pop(0))
+    machine = Machine(respond=lambda _: outcomes.pop(0))
     machine.queue.add()
     machine.dispatcher.start()
     machine.pass_time(60, 0.05)
@@ -82,7 +81,7 @@ def test_a_success_ends_the_attempts() -> None:
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_a_span_that_fails_costs_no_delivery(*, begins: bool) -> None:
+def test_failing_span_does_not_prevent_delivery(*, begins: bool) -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="the extra otel is not installed")
 
     class Broken(sdk.SpanProcessor):  # type: ignore[misc, name-defined]
@@ -95,7 +94,7 @@ def test_a_span_that_fails_costs_no_delivery(*, begins: bool) -> None:
 
     provider = sdk.TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(Broken())
-    machine = Machine(answer=lambda _: OK)
+    machine = Machine(respond=lambda _: OK)
     machine.dispatcher = machine.another(tracing=Tracing(provider))
     machine.queue.add(traceparent=f"00-{'1' * 32}-{'2' * 16}-01")
     with capturedLogs() as reported:
@@ -108,8 +107,8 @@ def test_a_span_that_fails_costs_no_delivery(*, begins: bool) -> None:
 
 
 @pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.TEST])
-def test_manual_retries_and_tests_have_one_attempt(trigger: Trigger) -> None:
-    machine = Machine(answer=lambda _: REFUSED)
+def test_manual_retries_and_test_events_are_attempted_once(trigger: Trigger) -> None:
+    machine = Machine(respond=lambda _: REFUSED)
     machine.queue.add(trigger=trigger)
     machine.dispatcher.start()
     machine.pass_time(15)
@@ -117,8 +116,8 @@ def test_manual_retries_and_tests_have_one_attempt(trigger: Trigger) -> None:
     assert not machine.queue.rows
 
 
-def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
-    machine = Machine(answer=lambda _: OK)
+def test_events_of_a_disabled_endpoint_are_not_sent() -> None:
+    machine = Machine(respond=lambda _: OK)
     off = uuid4()
     machine.queue.disabled.add(off)
     for _ in range(40):
@@ -132,27 +131,27 @@ def test_what_is_enqueued_when_its_endpoint_is_disabled_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("listening", [True, False])
-def test_what_nobody_announces_is_looked_for(*, listening: bool) -> None:
-    machine = Machine(answer=lambda _: OK)
+def test_queue_is_polled_without_notifications(*, listening: bool) -> None:
+    machine = Machine(respond=lambda _: OK)
     machine.dispatcher = machine.another(listening=lambda: listening)
 
-    def looks(seconds: float) -> int:
+    def claims_within(seconds: float) -> int:
         before = machine.queue.claims
         machine.pass_time(seconds)
         return machine.queue.claims - before
 
     machine.dispatcher.start()
-    assert looks(2) == pytest.approx(2 / POLL_INTERVAL, abs=1)
-    assert looks(20) < 2 / 3 * 20 / POLL_INTERVAL
-    assert looks(20) == pytest.approx(20 / MAX_POLL_INTERVAL, abs=1)
+    assert claims_within(2) == pytest.approx(2 / POLL_INTERVAL, abs=1)
+    assert claims_within(20) < 2 / 3 * 20 / POLL_INTERVAL
+    assert claims_within(20) == pytest.approx(20 / MAX_POLL_INTERVAL, abs=1)
     machine.queue.add()
     machine.pass_time(MAX_POLL_INTERVAL)
     assert len(machine.sender.sent) == 1
-    assert looks(2) == pytest.approx(2 / POLL_INTERVAL, abs=1)
+    assert claims_within(2) == pytest.approx(2 / POLL_INTERVAL, abs=1)
 
 
-def test_due_times_that_others_planned_are_met_exactly() -> None:
-    machine = Machine(answer=lambda _: OK)
+def test_due_times_planned_by_other_dispatchers_are_met() -> None:
+    machine = Machine(respond=lambda _: OK)
     machine.queue.add()
     [row] = machine.queue.rows.values()
     row.due = row.claimable = machine.clock.seconds() + 3.2
@@ -161,8 +160,8 @@ def test_due_times_that_others_planned_are_met_exactly() -> None:
     assert machine.began == [pytest.approx(3.2, abs=0.011)]
 
 
-def test_a_notification_begins_the_attempt_at_once() -> None:
-    machine = Machine(answer=lambda _: OK)
+def test_notification_starts_the_attempt_immediately() -> None:
+    machine = Machine(respond=lambda _: OK)
     machine.dispatcher.start()
     machine.pass_time(2)
     machine.queue.add()
@@ -170,7 +169,7 @@ def test_a_notification_begins_the_attempt_at_once() -> None:
     assert machine.began == [2]
 
 
-def test_many_notifications_are_few_claims() -> None:
+def test_many_notifications_cause_few_claims() -> None:
     machine = Machine()
     machine.queue.add()
     machine.dispatcher.start()
@@ -181,7 +180,7 @@ def test_many_notifications_are_few_claims() -> None:
     assert 15 <= machine.queue.claims - before <= 21
 
 
-def test_more_than_one_claim_takes_is_claimed_at_once() -> None:
+def test_long_queue_is_claimed_without_delay() -> None:
     machine = Machine(Webhooks(concurrency=2), lambda _: OK)
     for number in range(3 * MAX_AHEAD):
         machine.queue.add(f"https://{number}.example/")
@@ -190,8 +189,8 @@ def test_more_than_one_claim_takes_is_claimed_at_once() -> None:
     assert len(machine.queue.done) == 3 * MAX_AHEAD
 
 
-def test_a_host_has_its_share_and_no_more() -> None:
-    """New endpoints of a dead receiver hold half of ``per_host``, the others go on."""
+def test_dead_host_does_not_exceed_its_share() -> None:
+    """New endpoints use at most half of ``concurrency_per_host``."""
     machine = Machine(
         Webhooks(concurrency=8, concurrency_per_host=4), lambda one: None if "dead" in one.url else OK
     )
@@ -205,19 +204,19 @@ def test_a_host_has_its_share_and_no_more() -> None:
     assert urls.count("https://dead.example/") == 2
     assert len(set(urls)) == 51
     assert len(urls) == 52
-    assert machine.queue.claims < 12, "what is given back is not asked for again and again"
+    assert machine.queue.claims < 12, "released work is not claimed repeatedly"
 
 
-def test_hosts_that_hang_leave_the_others_half_of_the_attempts() -> None:
+def test_hanging_hosts_leave_half_of_the_attempts_to_others() -> None:
     machine = Machine(Webhooks(concurrency=16, concurrency_per_host=4))
 
-    def answer(attempt: Attempt) -> AttemptOutcome | None:
+    def respond(attempt: Attempt) -> AttemptOutcome | None:
         if "dead" in attempt.url:
             machine.clock.callLater(USUAL.timeout, machine.sender.end, REFUSED)
             return None
         return OK
 
-    machine.sender.answer = answer
+    machine.sender.answer = respond
     for number in range(12):
         endpoint = uuid4()
         for _ in range(100):
@@ -241,18 +240,18 @@ def test_hosts_that_hang_leave_the_others_half_of_the_attempts() -> None:
     assert machine.queue.claims - claims < 400
 
 
-def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:
+def test_endpoint_change_applies_to_claimed_attempts() -> None:
     machine = Machine(Webhooks(concurrency_per_host=1))
     for number in range(3):
         machine.queue.add(body=b"old", url=f"https://{number}.example/")
     claims: list[Deferred[None]] = []
     claim = machine.queue.claim
 
-    async def slow(*given: Any, **named: Any) -> Any:
-        found = await claim(*given, **named)
+    async def slow(*args: Any, **kwargs: Any) -> Any:
+        works = await claim(*args, **kwargs)
         claims.append(Deferred())
         await claims[-1]
-        return found
+        return works
 
     machine.queue.claim = slow  # type: ignore[method-assign]
     machine.dispatcher.start()
@@ -267,7 +266,7 @@ def test_a_change_counts_for_what_is_claimed_but_not_begun() -> None:
     assert [attempt.body for _, attempt in machine.sender.sent] == [b"new"] * 3
 
 
-def test_a_change_counts_for_what_waits_its_turn() -> None:
+def test_endpoint_change_applies_to_waiting_attempts() -> None:
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
@@ -284,7 +283,7 @@ def test_a_change_counts_for_what_waits_its_turn() -> None:
     assert [attempt.body for _, attempt in machine.sender.sent] == [b"{}", b"new"]
 
 
-def test_changes_at_once_leave_nothing_claimed_as_it_was() -> None:
+def test_repeated_changes_release_waiting_attempts() -> None:
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
@@ -297,7 +296,7 @@ def test_changes_at_once_leave_nothing_claimed_as_it_was() -> None:
     assert len(machine.sender.sent) == 2
 
 
-def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
+def test_attempt_begins_with_nearly_its_full_lease() -> None:
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
@@ -310,14 +309,14 @@ def test_an_attempt_begins_with_nearly_all_of_its_lease() -> None:
     assert second.claimable - machine.clock.seconds() > USUAL.timeout + LEASE_MARGIN - 1
 
 
-@pytest.mark.parametrize("held_up", [True, False])
-def test_what_waited_for_too_long_is_given_back_once_the_database_is_there(held_up: bool) -> None:
+@pytest.mark.parametrize("stalled", [True, False])
+def test_attempts_that_waited_too_long_are_released_after_an_outage(stalled: bool) -> None:
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add("https://first.example/")
     machine.queue.add("https://second.example/")
     machine.dispatcher.start()
     machine.queue.away = True
-    if held_up:
+    if stalled:
         machine.clock.rightNow += 3
     else:
         machine.pass_time(3)
@@ -330,7 +329,7 @@ def test_what_waited_for_too_long_is_given_back_once_the_database_is_there(held_
     assert [attempt.url for _, attempt in machine.sender.sent][1:] == ["https://second.example/"]
 
 
-def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> None:
+def test_attempt_near_its_timeout_is_not_repeated_by_another_daemon() -> None:
     machine = Machine()
     machine.queue.add()
     machine.dispatcher.start()
@@ -342,7 +341,7 @@ def test_an_attempt_that_takes_all_its_time_is_not_made_by_another_daemon() -> N
     assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED]
 
 
-def test_work_that_waits_for_a_hanging_host_is_not_asked_for_again_and_again() -> None:
+def test_work_for_a_hanging_host_is_not_claimed_repeatedly() -> None:
     machine = Machine(Webhooks(concurrency_per_host=2))
     endpoint = uuid4()
     for _ in range(5):
@@ -353,8 +352,7 @@ def test_work_that_waits_for_a_hanging_host_is_not_asked_for_again_and_again() -
     assert machine.queue.claims <= 3 + 5 / POLL_INTERVAL
 
 
-def test_no_more_attempts_run_than_configured() -> None:
-    """``concurrency`` is the limit for all hosts together; what ends makes room."""
+def test_concurrency_is_limited_across_hosts() -> None:
     machine = Machine(Webhooks(concurrency=3, concurrency_per_host=2))
     for number in range(10):
         machine.queue.add(f"https://{number}.example/")
@@ -370,7 +368,7 @@ def test_no_more_attempts_run_than_configured() -> None:
     assert len(machine.queue.done) == 10
 
 
-def test_what_comes_while_there_is_no_room_begins_as_soon_as_there_is() -> None:
+def test_event_beyond_the_limit_begins_when_an_attempt_ends() -> None:
     machine = Machine(Webhooks(concurrency=2))
     machine.queue.add()
     machine.queue.add("https://b.example/")
@@ -384,8 +382,8 @@ def test_what_comes_while_there_is_no_room_begins_as_soon_as_there_is() -> None:
     assert machine.dispatcher.in_flight == 2
 
 
-def test_a_hanging_host_gives_back_what_waits_for_it() -> None:
-    """Claims that cannot begin within seconds are given back, so that no lease ends while they wait."""
+def test_work_for_a_hanging_host_is_released() -> None:
+    """Otherwise leases would expire while the work waits."""
     machine = Machine(Webhooks(concurrency_per_host=1))
     endpoint = uuid4()
     for _ in range(400):
@@ -399,14 +397,14 @@ def test_a_hanging_host_gives_back_what_waits_for_it() -> None:
     assert sum(row.leased for row in machine.queue.rows.values()) == 1
 
 
-def test_an_outcome_after_the_lease_is_dropped() -> None:
+def test_outcome_after_the_lease_is_discarded() -> None:
     machine = Machine(Webhooks(timeout=20))
     machine.queue.add()
     machine.dispatcher.start()
     other = machine.another()
     machine.pass_time(20 + LEASE_MARGIN + 1, 0.05)
     other.start()
-    assert len(machine.sender.open) == 2, "the attempt is repeated when its lease is over"
+    assert len(machine.sender.open) == 2, "the attempt is repeated when its lease expires"
     machine.sender.end(REFUSED)
     machine.pass_time(0.1)
     assert not machine.queue.done
@@ -416,8 +414,8 @@ def test_an_outcome_after_the_lease_is_dropped() -> None:
     assert [finished.outcome for _, finished in machine.queue.done] == [OK]
 
 
-def test_dispatchers_share_a_queue_without_doubling() -> None:
-    machine = Machine(answer=lambda _: OK)
+def test_dispatchers_share_a_queue_without_duplicates() -> None:
+    machine = Machine(respond=lambda _: OK)
     events = {str(machine.queue.add(f"https://{number % 7}.example/")) for number in range(200)}
     others = [machine.another() for _ in range(3)]
     for one in (machine.dispatcher, *others):
@@ -426,8 +424,7 @@ def test_dispatchers_share_a_queue_without_doubling() -> None:
     assert sorted(attempt.event_id for _, attempt in machine.sender.sent) == sorted(events)
 
 
-def test_outcomes_wait_for_the_database_and_are_recorded_before_anything_is_claimed() -> None:
-    """Issue, faults: PostgreSQL away for a minute costs no second attempt, and retries keep their time."""
+def test_outcomes_are_recorded_before_new_claims_after_an_outage() -> None:
     machine = Machine()
     event = machine.queue.add()
     machine.dispatcher.start()
@@ -441,7 +438,7 @@ def test_outcomes_wait_for_the_database_and_are_recorded_before_anything_is_clai
     assert machine.began[1] == pytest.approx(60, abs=2), "the ten seconds are counted from the attempt's end"
 
 
-def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
+def test_attempt_is_not_repeated_while_its_outcome_waits() -> None:
     machine = Machine()
     machine.queue.add()
     machine.dispatcher.start()
@@ -459,16 +456,16 @@ def test_nothing_is_attempted_again_while_its_outcome_waits() -> None:
     assert len(machine.queue.done) == 1
 
 
-def test_a_retry_whose_planning_was_not_confirmed_is_made_in_time() -> None:
+def test_retry_is_made_in_time_if_its_commit_was_not_confirmed() -> None:
     machine = Machine(Webhooks(retry_waits=(3, 30)), lambda _: REFUSED)
     machine.queue.add()
     finish, breaks = machine.queue.finish, [True]
 
     async def unconfirmed(finished: Any) -> Any:
-        taken = await finish(finished)
+        recorded = await finish(finished)
         if breaks and breaks.pop():
             raise DatabaseUnavailable(503, "PGRST001", "away")
-        return taken
+        return recorded
 
     machine.queue.finish = unconfirmed  # type: ignore[method-assign]
     machine.dispatcher.start()
@@ -476,7 +473,7 @@ def test_a_retry_whose_planning_was_not_confirmed_is_made_in_time() -> None:
     assert machine.began == [0, pytest.approx(3, abs=0.1)]
 
 
-def test_the_earliest_of_several_retries_is_made_in_time() -> None:
+def test_earliest_of_several_retries_is_made_in_time() -> None:
     machine = Machine(Webhooks(retry_waits=(3, 30)), lambda _: REFUSED)
     machine.queue.add(attempt_number=2)
     machine.queue.add()
@@ -485,13 +482,13 @@ def test_the_earliest_of_several_retries_is_made_in_time() -> None:
     assert machine.began == [0, 0, pytest.approx(3, abs=0.1)]
 
 
-def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
+def test_rejected_outcome_is_abandoned_when_its_lease_ends() -> None:
     machine = Machine()
 
-    async def refuses(*_: object) -> frozenset[UUID]:
+    async def reject(*_: object) -> frozenset[UUID]:
         raise DatabaseError(500, "22P05", "unsupported")
 
-    machine.queue.finish = refuses  # type: ignore[method-assign, assignment]
+    machine.queue.finish = reject  # type: ignore[method-assign, assignment]
     machine.queue.add()
     machine.dispatcher.start()
     machine.pass_time(USUAL.timeout - 1, 0.05)
@@ -502,8 +499,8 @@ def test_an_outcome_that_is_refused_is_given_up_with_its_lease() -> None:
     assert machine.dispatcher.counters.lost == 1
 
 
-def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
-    machine = Machine(answer=lambda _: OK)
+def test_claiming_resumes_when_the_database_returns() -> None:
+    machine = Machine(respond=lambda _: OK)
     machine.queue.away = True
     machine.queue.add()
     with capturedLogs() as events:
@@ -515,15 +512,15 @@ def test_what_cannot_be_claimed_is_claimed_when_the_database_is_back() -> None:
     assert len(machine.queue.done) == 1
 
 
-def test_a_claim_that_fails_on_our_side_is_made_again() -> None:
-    machine = Machine(answer=lambda _: OK)
+def test_claim_is_repeated_after_an_internal_error() -> None:
+    machine = Machine(respond=lambda _: OK)
     machine.queue.add()
     claim, breaks = machine.queue.claim, [True]
 
-    async def broken(*given: Any, **named: Any) -> Any:
+    async def broken(*args: Any, **kwargs: Any) -> Any:
         if breaks and breaks.pop():
             raise KeyError("unexpected")
-        return await claim(*given, **named)
+        return await claim(*args, **kwargs)
 
     machine.queue.claim = broken  # type: ignore[method-assign]
     with capturedLogs() as events:
@@ -533,8 +530,8 @@ def test_a_claim_that_fails_on_our_side_is_made_again() -> None:
     assert len(machine.queue.done) == 1
 
 
-def test_a_notification_while_outcomes_wait_claims_nothing_and_returns() -> None:
-    """A host with more work than room must not keep the loop busy until the database is back."""
+def test_notification_claims_nothing_while_outcomes_wait() -> None:
+    """A host with more work than its limit must not cause a busy loop during an outage."""
     machine = Machine(Webhooks(concurrency_per_host=1))
     endpoint = uuid4()
     for _ in range(5):
@@ -553,14 +550,14 @@ def test_a_notification_while_outcomes_wait_claims_nothing_and_returns() -> None
     assert len(machine.sender.sent) == 2
 
 
-def test_an_older_version_is_rendered_stored_and_sent() -> None:
+def test_older_version_is_rendered_stored_and_sent() -> None:
     rendered = []
 
     def render(newer: str, older: str, payload: Any) -> Any:
         rendered.append((newer, older, payload))
         return {"old": True}
 
-    machine = Machine(answer=lambda _: REFUSED, render=render)
+    machine = Machine(respond=lambda _: REFUSED, render=render)
     machine.queue.add(body=None, rendered_from="v2.project.paused", payload='{"new": 1}')
     machine.dispatcher.start()
     machine.pass_time(12)
@@ -568,7 +565,7 @@ def test_an_older_version_is_rendered_stored_and_sent() -> None:
     assert [attempt.body for _, attempt in machine.sender.sent] == [b"{'old': True}"] * 2
 
 
-def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
+def test_internal_error_counts_as_an_attempt() -> None:
     def render(*_: object) -> Any:
         raise KeyError("no such version")
 
@@ -588,10 +585,10 @@ def test_a_failure_on_our_side_counts_as_an_attempt() -> None:
         (DatabaseError(500, "57014", "canceling statement"), False),
     ],
 )
-def test_what_is_rendered_and_cannot_be_kept_counts_as_an_attempt(error: DatabaseError, ends: bool) -> None:
+def test_permanent_error_while_storing_a_body_counts_as_an_attempt(error: DatabaseError, ends: bool) -> None:
     machine = Machine(Webhooks(retry_waits=(1, 1, 1, 1)))
 
-    async def rendered(event: UUID, payload: Any) -> bytes:  # noqa: ARG001 - as the queue has it
+    async def rendered(event: UUID, payload: Any) -> bytes:  # noqa: ARG001 - the queue's signature
         raise error
 
     machine.queue.rendered = rendered  # type: ignore[method-assign]
@@ -603,8 +600,7 @@ def test_what_is_rendered_and_cannot_be_kept_counts_as_an_attempt(error: Databas
     assert not machine.sender.sent
 
 
-def test_many_attempts_that_end_at_once_do_not_pile_up() -> None:
-    """A thousand URLs that are refused before anything is sent need no stack of their own."""
+def test_many_immediate_failures_do_not_exhaust_the_stack() -> None:
     machine = Machine(Webhooks(concurrency=2000, concurrency_per_host=2000), lambda _: REFUSED)
     endpoint = uuid4()
     for _ in range(1000):
@@ -614,7 +610,7 @@ def test_many_attempts_that_end_at_once_do_not_pile_up() -> None:
     assert len(machine.queue.done) == 1000
 
 
-def test_stopping_lets_attempts_end_and_gives_the_rest_back() -> None:
+def test_drain_finishes_attempts_and_releases_waiting_work() -> None:
     machine = Machine(Webhooks(concurrency_per_host=1))
     endpoint = uuid4()
     for _ in range(3):
@@ -636,7 +632,7 @@ def test_stopping_lets_attempts_end_and_gives_the_rest_back() -> None:
     assert not machine.clock.getDelayedCalls()
 
 
-def test_stopping_gives_back_what_a_change_outdated() -> None:
+def test_drain_releases_outdated_work() -> None:
     machine = Machine(Webhooks(concurrency=1))
     for name in ("first", "second", "third"):
         machine.queue.add(f"https://{name}.example/")
@@ -652,8 +648,8 @@ def test_stopping_gives_back_what_a_change_outdated() -> None:
     assert [row.leased for row in machine.queue.rows.values()] == [False] * 2
 
 
-def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> None:
-    machine = Machine(answer=lambda _: REFUSED)
+def test_time_to_first_attempt_uses_the_database_clock() -> None:
+    machine = Machine(respond=lambda _: REFUSED)
     machine.queue.add(waited=0.3)
     machine.dispatcher.start()
     machine.pass_time(15)
@@ -663,9 +659,9 @@ def test_the_time_to_the_first_attempt_is_measured_by_the_databases_clock() -> N
     assert snapshot["dataapi_webhooks_attempts_total"] == {("refused",): 2.0}
 
 
-def test_each_attempt_counts_among_the_times_of_its_outcome() -> None:
-    answers = iter([REFUSED, OK])
-    machine = Machine(answer=lambda _: next(answers))
+def test_attempt_durations_are_recorded_by_outcome() -> None:
+    responses = iter([REFUSED, OK])
+    machine = Machine(respond=lambda _: next(responses))
     machine.queue.add()
     machine.dispatcher.start()
     machine.pass_time(15)
@@ -676,7 +672,7 @@ def test_each_attempt_counts_among_the_times_of_its_outcome() -> None:
     }
 
 
-def test_the_time_to_the_first_attempt_counts_the_wait_for_a_place() -> None:
+def test_time_to_first_attempt_includes_waiting_for_capacity() -> None:
     machine = Machine(Webhooks(concurrency=1))
     machine.queue.add()
     machine.queue.add("https://b.example/")

@@ -59,26 +59,26 @@ RESERVED = """
 
 
 @pytest.mark.parametrize("name", RESERVED.split())
-def test_names_that_the_delivery_needs_are_reserved_in_any_case(name: str) -> None:
-    for spelt in (name, name.upper(), name.title()):
-        [issue] = header_issues({spelt: "v"})
+def test_reserved_names_are_rejected_in_any_case(name: str) -> None:
+    for spelling in (name, name.upper(), name.title()):
+        [issue] = header_issues({spelling: "v"})
         assert "reserved" in issue.message
 
 
-def test_there_are_at_most_20() -> None:
+def test_at_most_20_headers_are_accepted() -> None:
     assert header_issues({f"x-{number}": "v" for number in range(20)}) == ()
     [issue] = header_issues({f"x-{number}": "v" for number in range(21)})
     assert issue.name is None
 
 
-def test_names_that_differ_in_case_only_are_one_header() -> None:
+def test_names_that_differ_only_in_case_are_duplicates() -> None:
     for first, second in (("X-A", "x-a"), ("x-a", "X-A"), ("X-a", "x-A")):
         [issue] = header_issues({first: "1", second: "2"})
         assert issue.name == second
 
 
 @given(st.text(max_size=6), st.text(max_size=6))
-def test_whatever_is_accepted_stays_on_its_line(name: str, value: str) -> None:
+def test_accepted_header_cannot_inject_lines(name: str, value: str) -> None:
     if header_issues({name: value}) == ():
         line = f"{name}: {value}"
         assert line.isascii()
@@ -87,7 +87,7 @@ def test_whatever_is_accepted_stays_on_its_line(name: str, value: str) -> None:
         assert value == value.strip()
 
 
-def test_a_delivery_carries_the_customers_headers_and_its_own() -> None:
+def test_delivery_has_custom_and_standard_headers() -> None:
     headers = delivery_headers("a plain secret", "evt", 7, b"{}", [("X-A", "1")])
     assert headers == (
         ("X-A", "1"),

@@ -17,7 +17,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ASCII = st.text(st.characters(min_codepoint=0, max_codepoint=127), min_size=8, max_size=64)
 
 
-def test_the_published_vector() -> None:
+def test_signature_matches_the_published_test_vector() -> None:
     signature = sign(SECRET, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
@@ -30,7 +30,7 @@ def test_the_published_vector() -> None:
         ("whsec_+/+/", b"\xfb\xff\xbf"),
         ("whsec_-_-_", b"whsec_-_-_"),  # base64url
         ("whsec_MDEyMzQ1Njc==", b"whsec_MDEyMzQ1Njc=="),  # too much padding
-        ("whsec_MDEyMzQ1N", b"whsec_MDEyMzQ1N"),  # no length of base64
+        ("whsec_MDEyMzQ1N", b"whsec_MDEyMzQ1N"),  # invalid base64 length
         ("whsec_MDEy MzQ1", b"whsec_MDEy MzQ1"),
         ("whsec_MDEyMzQ1\n", b"whsec_MDEyMzQ1\n"),
         ("whsec_MDE=MDE=", b"whsec_MDE=MDE="),
@@ -42,14 +42,14 @@ def test_the_published_vector() -> None:
         ("plain secret", b"plain secret"),
     ],
 )
-def test_only_the_prefix_and_strict_base64_make_a_base64_key(secret: str, key: bytes) -> None:
+def test_only_prefixed_strict_base64_is_decoded(secret: str, key: bytes) -> None:
     assert hmac_key(secret) == key
 
 
 @pytest.mark.parametrize(
     "secret", ["", "1234567", "x" * 65, "pässword1", "\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18"]
 )
-def test_secrets_of_other_lengths_and_of_other_characters_are_refused(secret: str) -> None:
+def test_secrets_with_invalid_length_or_characters_are_rejected(secret: str) -> None:
     with pytest.raises(InvalidSecret) as refused:
         check_secret(secret)
     assert not secret or secret not in str(refused.value)
@@ -61,7 +61,7 @@ def test_secrets_of_8_to_64_characters_are_accepted(length: int) -> None:
 
 
 @given(ASCII, st.uuids().map(str), st.integers(0, 2**33), st.binary())
-def test_the_signature_is_over_id_time_and_raw_body(secret: str, event: str, now: int, body: bytes) -> None:
+def test_signature_covers_id_timestamp_and_raw_body(secret: str, event: str, now: int, body: bytes) -> None:
     expected = hmac.new(hmac_key(secret), f"{event}.{now}.".encode() + body, hashlib.sha256).digest()
     signature = sign(secret, event, now, body)
     assert signature == "v1," + base64.b64encode(expected).decode()
@@ -75,7 +75,7 @@ def test_the_signature_is_over_id_time_and_raw_body(secret: str, event: str, now
 
 
 @given(st.binary(min_size=6, max_size=43), st.booleans(), st.text())
-def test_receivers_libraries_accept_it(key: bytes, padded: bool, text: str) -> None:
+def test_standard_webhooks_library_accepts_the_signature(key: bytes, padded: bool, text: str) -> None:
     encoded = base64.b64encode(key).decode()
     secret = "whsec_" + (encoded if padded else encoded.rstrip("="))
     now, body = int(time.time()), text.encode("utf-8", "surrogatepass" if text.isascii() else "replace")

@@ -1,4 +1,4 @@
-"""The section ``webhooks`` of the OpenAPI document: what receivers generate their types from."""
+"""The ``webhooks`` section of the OpenAPI document. Receivers generate types from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _validator(document: Any, event_type: str) -> Draft202012Validator:
     return Draft202012Validator({"$ref": f"urn:api{content['schema']['$ref']}"}, registry=registry)
 
 
-def test_every_type_has_its_delivery() -> None:
+def test_every_event_type_has_a_delivery_schema() -> None:
     catalogue = installed_catalogue(["v1.shop.order"])
     document = description(OPERATIONS, catalogue, "1.0")
     assert list(document["webhooks"]) == list(catalogue.types)
@@ -47,7 +47,21 @@ def test_every_type_has_its_delivery() -> None:
         assert headers == ["webhook-id", "webhook-timestamp", "webhook-signature"]
 
 
-def test_references_within_a_schema_lead_to_where_it_stands() -> None:
+def test_receivers_accept_unknown_values_of_documented_sets() -> None:
+    document = description(OPERATIONS, installed_catalogue(), "1.0")
+    name = "v1.project.status.changed"
+    delivery = _delivery(installed_catalogue().types[name].example, name)
+    for value, valid in (("RESIZING", True), ("SOMETHING_NEW", True), (None, False)):
+        payload = {**delivery["payload"], "current_status": value}
+        assert _validator(document, name).is_valid({**delivery, "payload": payload}) is valid
+    known, others = document["components"]["schemas"][f"{name}.payload"]["properties"]["current_status"][
+        "anyOf"
+    ]
+    assert {"ACTIVE_HEALTHY", "UNKNOWN"} < set(known["enum"])
+    assert others == {"type": "string"}
+
+
+def test_references_within_an_embedded_schema_are_resolved() -> None:
     node = {"type": "object", "properties": {"of": {"$ref": "#/$defs/node"}, "$ref": {"type": "string"}}}
     schema = {
         **project_schema({"tree": {"$ref": "#/$defs/node"}, "kind": {"const": {"$ref": "#/$defs/node"}}}),

@@ -1,4 +1,4 @@
-"""Parts of the management API that need no database: bodies, times, links."""
+"""Parts of the management API that need no database: bodies, timestamps and links."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ DOCUMENTS = JSON | st.fixed_dictionaries(
 
 
 def request(content: bytes) -> Request:
-    """Return a request with a body."""
     return Request("id", "POST", "/", "", {}, content)
 
 
-@given(found=DOCUMENTS)
-def test_every_document_is_accepted_or_refused_without_revealing_values(found: Any) -> None:
+@given(document=DOCUMENTS)
+def test_issues_do_not_reveal_values(document: Any) -> None:
     with pytest.raises(ManagementError) as refused:
-        body.check(NEW_ENDPOINT, body.document(request(json.dumps(found).encode())))
+        body.check(NEW_ENDPOINT, body.document(request(json.dumps(document).encode())))
     assert refused.value.code == "bad_request.validation"
     assert 1 <= len(refused.value.issues) <= 20
     for issue in refused.value.issues:
@@ -49,13 +48,12 @@ def test_every_document_is_accepted_or_refused_without_revealing_values(found: A
 
 
 @given(content=st.binary())
-def test_no_bytes_make_it_fail(content: bytes) -> None:
-    """Whatever a body holds is JSON or refused."""
+def test_any_body_is_parsed_or_rejected(content: bytes) -> None:
     with suppress(ManagementError):
         body.document(request(content))
 
 
-def test_a_pointer_escapes() -> None:
+def test_pointers_are_escaped() -> None:
     """RFC 6901."""
     assert pointer("a/b", "m~n", 0) == "/a~1b/m~0n/0"
 
@@ -64,7 +62,7 @@ ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(mi
 
 
 @given(at=st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=ZONES))
-def test_times_are_read_as_they_are_written(at: datetime) -> None:
+def test_timestamps_survive_formatting_and_parsing(at: datetime) -> None:
     assert parse_timestamp(at.isoformat()) == at
     shown = format_timestamp(at)
     assert shown is not None
@@ -90,32 +88,31 @@ def test_times_are_read_as_they_are_written(at: datetime) -> None:
         ("2026-01-02T03:04:05Z\n", None),
     ],
 )
-def test_forms_of_times(text: str, expected: datetime | None) -> None:
-    """RFC 3339, no other form."""
+def test_only_rfc_3339_timestamps_are_parsed(text: str, expected: datetime | None) -> None:
     assert parse_timestamp(text) == expected
 
 
 @given(total=st.integers(0, 60), limit=st.integers(1, 25), offset=st.integers(0, 70))
-def test_links_lead_over_every_record_once(total: int, limit: int, offset: int) -> None:
+def test_page_links_visit_each_record_once(total: int, limit: int, offset: int) -> None:
 
-    def place(link: str) -> int:
+    def offset_of(link: str) -> int:
         query = parse_qs(urlsplit(link).query)
         assert query["page[limit]"] == [str(limit)]
         return int(query["page[offset]"][0])
 
     links = offset_links("/x", limit, offset, total)
     seen = list(range(offset, min(offset + limit, total)))
-    onward, last = links, offset
-    while onward["next"] is not None:
-        last = place(onward["next"])
+    current, last = links, offset
+    while current["next"] is not None:
+        last = offset_of(current["next"])
         seen += range(last, min(last + limit, total))
-        onward = offset_links("/x", limit, last, total)
+        current = offset_links("/x", limit, last, total)
     if offset < total:
         assert links["last"] is not None
-        assert place(links["last"]) == last
+        assert offset_of(links["last"]) == last
     back, at = links, offset
     while back["prev"] is not None:
-        at, before = place(back["prev"]), at
+        at, before = offset_of(back["prev"]), at
         assert at < before
         seen = [*range(at, min(before, at + limit, total)), *seen]
         back = offset_links("/x", limit, at, total)

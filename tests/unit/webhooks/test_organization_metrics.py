@@ -1,4 +1,4 @@
-"""Attempts by organization: a bounded number of labels, the busiest ones, and counts that never go down."""
+"""Attempts by organization: labels for the busiest organizations, and counts that never decrease."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def counted(attempts: OrganizationAttempts, **organizations: int) -> Mapping[tup
     return attempts.counts()
 
 
-def test_without_labels_nothing_is_counted() -> None:
+def test_nothing_is_counted_if_labels_are_disabled() -> None:
     assert counted(OrganizationAttempts(0), acme=3) == {}
 
 
-def test_the_busiest_organization_takes_the_place_of_a_quieter_one() -> None:
+def test_busiest_organization_replaces_a_less_busy_one() -> None:
     attempts = OrganizationAttempts(1)
     assert counted(attempts, acme=2, globex=5) == {("acme", "success"): 2.0, (OTHERS, "success"): 5.0}
     assert counted(attempts, acme=1, globex=9) == {(OTHERS, "success"): 6.0, ("globex", "success"): 9.0}

@@ -1,4 +1,4 @@
-"""Outcomes on their way to the database: batches, and what happens while it refuses or is away."""
+"""Recording of outcomes: batches, rejected outcomes and unavailable databases."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BAD = DatabaseError(400, "22P05", "unsupported Unicode escape sequence")
 
 
 class Database:
-    """Records outcomes, unless it is away or refuses some.
+    """A fake database that can be slow, be unavailable or reject outcomes.
 
-    :ivar slow: makes a statement wait until it is told that it ended.
+    :ivar slow: statements wait until this Deferred fires.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class Database:
         self.gone: set[UUID] = set()
         self.slow: Deferred[None] | None = None
         self.clock = Clock()
-        self.outcomes = Outcomes(self.clock, self, self._told)
+        self.outcomes = Outcomes(self.clock, self, self._on_recorded)
 
-    def _told(self, finished: Sequence[FinishedAttempt], lost: int) -> None:
+    def _on_recorded(self, finished: Sequence[FinishedAttempt], lost: int) -> None:
         self.recorded += [one.claim.delivery_id for one in finished]
         self.retries += [one.retry_in for one in finished]
         self.lost += lost
@@ -53,14 +53,14 @@ class Database:
         return frozenset(identifiers) - self.gone
 
     def add(self, count: int = 1, retry_in: float | None = None) -> list[UUID]:
-        """Hand outcomes over; their leases end in 30 seconds."""
+        """Add outcomes with leases that end in 30 seconds."""
         finished = [FinishedAttempt(Claim(uuid4(), 1), OK, retry_in) for _ in range(count)]
         for one in finished:
             self.outcomes.add(one, self.clock.seconds() + 30)
         return [one.claim.delivery_id for one in finished]
 
 
-def test_outcomes_of_a_moment_are_one_statement() -> None:
+def test_simultaneous_outcomes_are_recorded_in_one_statement() -> None:
     database = Database()
     identifiers = database.add(3)
     assert database.batches == []
@@ -70,13 +70,13 @@ def test_outcomes_of_a_moment_are_one_statement() -> None:
     assert not database.clock.getDelayedCalls()
 
 
-def test_many_outcomes_do_not_wait() -> None:
+def test_full_batch_is_recorded_immediately() -> None:
     database = Database()
     database.add(MAX_BATCH)
     assert [len(batch) for batch in database.batches] == [MAX_BATCH]
 
 
-def test_statements_follow_one_another() -> None:
+def test_statements_are_sequential() -> None:
     database = Database()
     running: Deferred[None] = Deferred()
     database.slow = running
@@ -91,7 +91,7 @@ def test_statements_follow_one_another() -> None:
     assert database.batches[1] == later
 
 
-def test_nothing_is_lost_while_the_database_is_away() -> None:
+def test_no_outcome_is_lost_while_the_database_is_unavailable() -> None:
     database = Database()
     database.error = AWAY
     first = database.add(2)
@@ -107,7 +107,7 @@ def test_nothing_is_lost_while_the_database_is_away() -> None:
     assert database.lost == 0
 
 
-def test_what_the_database_went_away_from_keeps_its_place() -> None:
+def test_interrupted_batch_stays_first_in_order() -> None:
     database = Database()
     running: Deferred[None] = Deferred()
     database.slow, database.error = running, AWAY
@@ -121,7 +121,7 @@ def test_what_the_database_went_away_from_keeps_its_place() -> None:
 
 
 @pytest.mark.parametrize(("away", "left"), [(4.0, 6.0), (40.0, 0.0)])
-def test_waits_are_counted_from_the_end_of_the_attempt(away: float, left: float) -> None:
+def test_retry_waits_start_at_the_end_of_the_attempt(away: float, left: float) -> None:
     database = Database()
     database.error = AWAY
     database.add(retry_in=10.0)
@@ -132,7 +132,7 @@ def test_waits_are_counted_from_the_end_of_the_attempt(away: float, left: float)
     assert database.retries == [pytest.approx(left, abs=2 * RETRY_AFTER)]
 
 
-def test_one_bad_outcome_does_not_take_others_with_it() -> None:
+def test_one_invalid_outcome_does_not_block_others() -> None:
     database = Database()
     identifiers = database.add(5)
     database.poison = {identifiers[2]}
@@ -142,7 +142,7 @@ def test_one_bad_outcome_does_not_take_others_with_it() -> None:
     assert sorted(database.recorded) == sorted({*identifiers} - database.poison)
     others = database.add(2)
     database.clock.advance(RETRY_AFTER)
-    assert set(others) <= set(database.recorded), "outcomes of later attempts go on"
+    assert set(others) <= set(database.recorded), "later outcomes are recorded"
     assert database.lost == 0, "its lease is not over"
     for _ in range(80):
         database.clock.advance(RETRY_AFTER)
@@ -150,7 +150,7 @@ def test_one_bad_outcome_does_not_take_others_with_it() -> None:
     assert not database.clock.getDelayedCalls()
 
 
-def test_settling_waits_until_everything_is_recorded() -> None:
+def test_settled_waits_until_everything_is_recorded() -> None:
     database = Database()
     identifiers = database.add(2)
     settled = Deferred.fromCoroutine(database.outcomes.settled())
@@ -166,9 +166,9 @@ def test_settling_waits_until_everything_is_recorded() -> None:
     assert database.recorded == identifiers + more
 
 
-def test_an_outcome_that_is_not_taken_is_counted() -> None:
+def test_lost_outcome_is_counted() -> None:
     database = Database()
-    taken, gone = database.add(2)
+    recorded, gone = database.add(2)
     database.gone = {gone}
     database.clock.advance(FLUSH_AFTER)
-    assert (database.recorded, database.lost) == ([taken], 1)
+    assert (database.recorded, database.lost) == ([recorded], 1)

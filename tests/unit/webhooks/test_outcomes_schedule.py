@@ -1,4 +1,4 @@
-"""What follows an attempt (docs/reference/webhooks.md, Delivery states)."""
+"""The schedule of attempts (docs/reference/webhooks.md, Delivery states)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ WAITINGS = st.lists(st.floats(0, 1e6), max_size=8)
 
 
 @pytest.mark.parametrize(("number", "wait"), [(1, 10), (2, 30), (3, 90), (4, 270)])
-def test_a_failed_attempt_is_followed_by_the_next_after_its_wait(number: int, wait: float) -> None:
+def test_failed_attempt_is_retried_after_its_wait(number: int, wait: float) -> None:
     decision = decide(number, Trigger.AUTOMATIC, success=False)
     assert decision == Decision(Status.FAILED, wait)
 
 
-def test_the_fifth_failure_is_the_last() -> None:
+def test_fifth_failure_is_final() -> None:
     assert decide(5, Trigger.AUTOMATIC, success=False) == Decision(Status.FAILED)
 
 
 @given(st.integers(1, 9), st.sampled_from(Trigger), WAITINGS)
-def test_a_success_ends_the_delivery(number: int, trigger: Trigger, waits: Sequence[float]) -> None:
+def test_success_ends_the_delivery(number: int, trigger: Trigger, waits: Sequence[float]) -> None:
     assert decide(number, trigger, success=True, waits=waits) == Decision(Status.SUCCESS)
 
 
@@ -36,9 +36,7 @@ def test_manual_and_test_deliveries_have_one_attempt(
 
 
 @given(WAITINGS, st.integers(1, 12))
-def test_whatever_the_waits_a_delivery_ends_after_five_attempts_at_most(
-    waits: list[float], success_at: int
-) -> None:
+def test_delivery_ends_after_at_most_five_attempts(waits: list[float], success_at: int) -> None:
     made, waited = [1], []
     while True:
         decision = decide(made[-1], Trigger.AUTOMATIC, success=made[-1] == success_at, waits=waits)
@@ -52,5 +50,5 @@ def test_whatever_the_waits_a_delivery_ends_after_five_attempts_at_most(
     assert (decision.status is Status.SUCCESS) is (success_at in made)
 
 
-def test_the_waits_are_as_documented() -> None:
+def test_default_waits_match_the_documentation() -> None:
     assert WAITS == (10, 30, 90, 270)

@@ -1,4 +1,4 @@
-"""Reading the response to a delivery, and what is recorded of it."""
+"""Parsing of receivers' responses, and the parts that are recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nX-A: 1\r\n 2\r\n\r\
 
 
 def read(*pieces: bytes) -> Response:
-    """Return a response after these pieces of it."""
+    """Return a response that was fed these pieces."""
     response = Response()
     for piece in pieces:
         response.feed(piece)
@@ -44,7 +44,7 @@ def read(*pieces: bytes) -> Response:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 500 No\r\n\r\nagain", 200, b"ok", False),
     ],
 )
-def test_a_response_is_the_same_however_it_is_cut_into_pieces(
+def test_response_does_not_depend_on_how_it_is_split(
     sent: bytes, code: int, body: bytes, reusable: bool
 ) -> None:
     cuts = [(sent[:index], sent[index:]) for index in range(len(sent))]
@@ -54,12 +54,12 @@ def test_a_response_is_the_same_however_it_is_cut_into_pieces(
         assert response.reusable == reusable
 
 
-def test_what_receivers_write_carelessly_is_read() -> None:
+def test_sloppy_headers_are_accepted() -> None:
     head = b"HTTP/1.1 200 OK\r\nX-A:  1\t \r\nX-B: a\r\n b\r\nX-C: \0\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert read(head, b"0\r\nX-D: 1\r\n\r\n").headers == {b"x-a": [b"1"], b"x-b": [b"a b"], b"x-c": [b"\0"]}
 
 
-def test_a_body_without_a_length_ends_with_the_connection() -> None:
+def test_body_without_a_length_ends_with_the_connection() -> None:
     response = read(b"HTTP/1.1 200 OK\r\n\r\n", b"o", b"k")
     assert not response.is_finished
     response.end()
@@ -74,12 +74,12 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
     ],
 )
 @pytest.mark.parametrize("code", [200, 426])
-def test_a_response_may_offer_another_protocol(code: int, more: bytes) -> None:
+def test_response_may_offer_a_protocol_upgrade(code: int, more: bytes) -> None:
     response = read(b"HTTP/1.1 %d Text\r\nContent-Length: 2\r\n%b\r\nok" % (code, more))
     assert (response.code, response.body, response.complete) == (code, b"ok", True)
 
 
-def test_another_protocol_after_a_response_ends_the_connection_only() -> None:
+def test_protocol_switch_after_a_response_only_ends_the_connection() -> None:
     response = read(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + SWITCHING)
     assert (response.code, response.complete, response.reusable) == (200, True, False)
 
@@ -88,7 +88,7 @@ def test_another_protocol_after_a_response_ends_the_connection_only() -> None:
     "sent",
     [b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", CHUNKED, CHUNKED + b"3\r\nabc\r\n"],
 )
-def test_a_response_that_breaks_off_is_not_complete(sent: bytes) -> None:
+def test_truncated_response_is_incomplete(sent: bytes) -> None:
     response = read(sent)
     with pytest.raises(NotHttp):
         response.end()
@@ -115,13 +115,13 @@ def test_a_response_that_breaks_off_is_not_complete(sent: bytes) -> None:
         CHUNKED + b"0\r\n" + b"Trailer: 1\r\n" * MAX_HEAD,
     ],
 )
-def test_what_is_ambiguous_or_endless_is_not_http(sent: bytes) -> None:
+def test_ambiguous_and_endless_responses_are_rejected(sent: bytes) -> None:
     with pytest.raises(NotHttp):
         read(sent)
 
 
 @pytest.mark.parametrize("character", ["é", "€", "🚂"])
-def test_a_character_that_the_limit_cuts_in_two_is_left_out(character: str) -> None:
+def test_character_cut_by_the_limit_is_dropped(character: str) -> None:
     size = len(character.encode())
     for inside in range(1, size):
         filler = "x" * (MAX_BODY - inside)
@@ -131,12 +131,12 @@ def test_a_character_that_the_limit_cuts_in_two_is_left_out(character: str) -> N
 
 
 def test_invalid_text_is_replaced() -> None:
-    """A body that ends within a character did not end at the limit, and says so; U+0000 cannot be kept."""
+    """Only the size limit may cut a character silently, and PostgreSQL cannot store U+0000."""
     assert body_text("€".encode()[:2]) == "\ufffd"
     assert body_text(b"a\0b\xff") == "a\ufffdb\ufffd"
 
 
-def test_headers_are_kept_in_small_letters_up_to_their_number() -> None:
+def test_limited_number_of_headers_is_recorded_in_lower_case() -> None:
     assert header_texts([(b"X-One", [b"a", b"b"])]) == (("x-one", "a, b"),)
     many = [(f"x-{number}".encode(), [b"v"]) for number in range(MAX_RECORDED_HEADERS + 1)]
     assert len(header_texts(many)) == MAX_RECORDED_HEADERS

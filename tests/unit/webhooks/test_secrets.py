@@ -20,15 +20,15 @@ RANDOM = st.integers(0, 2**62 - 1)
 
 
 @given(st.binary(max_size=300), st.text(max_size=40))
-def test_sealed_secret_opens_in_its_place(secret: bytes, place: str) -> None:
+def test_sealed_secret_opens_in_its_context(secret: bytes, context: str) -> None:
     cipher = Cipher(KEYS[:1])
-    sealed = cipher.seal(secret, place)
-    assert cipher.open(sealed, place) == secret
+    sealed = cipher.seal(secret, context)
+    assert cipher.open(sealed, context) == secret
     assert len(secret) < 4 or secret not in sealed
 
 
 @given(st.binary(min_size=1, max_size=40), st.data())
-def test_sealed_secret_that_was_changed_does_not_open(secret: bytes, data: st.DataObject) -> None:
+def test_modified_sealed_secret_does_not_open(secret: bytes, data: st.DataObject) -> None:
     sealed = Cipher(KEYS[:1]).seal(secret, "here")
     at = data.draw(st.integers(0, len(sealed) - 1))
     bit = 1 << data.draw(st.integers(0, 7))
@@ -38,7 +38,7 @@ def test_sealed_secret_that_was_changed_does_not_open(secret: bytes, data: st.Da
             Cipher(KEYS[:1]).open(wrong, "here")
 
 
-def test_sealed_secret_does_not_open_elsewhere() -> None:
+def test_sealed_secret_does_not_open_in_another_context() -> None:
     cipher = Cipher(KEYS[:1])
     with pytest.raises(CannotOpen):
         cipher.open(cipher.seal(b"secret", "here"), "there")
@@ -65,17 +65,15 @@ def test_nothing_is_sealed_without_a_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"), [("", "0 bytes"), ("c2hvcnQ=", "5 bytes"), ("!" * 44, "not base64")]
+    ("text", "message"), [("", "0 bytes"), ("c2hvcnQ=", "5 bytes"), ("!" * 44, "not base64")]
 )
-def test_malformed_keys_are_refused(text: str, what: str) -> None:
-    """32 bytes in strict base64, and nothing else."""
-    with pytest.raises(ValueError, match=what):
+def test_malformed_keys_are_rejected(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         read_key(text)
     assert len(read_key(new_key())) == 32
 
 
-def test_tokens_are_random_and_kept_as_hashes() -> None:
-    """Two are never alike; the digest is of 32 bytes and shows nothing of the token."""
+def test_tokens_are_random_and_stored_as_hashes() -> None:
     first, second = new_token(), new_token()
     assert first != second
     assert first.startswith(PREFIX)
@@ -99,20 +97,20 @@ def test_token_is_usable_until_it_expires_or_is_revoked() -> None:
 
 @given(MICROSECONDS, RANDOM)
 def test_identifier_is_a_uuid_of_version_7(microseconds: int, random: int) -> None:
-    """RFC 9562: version, variant, and the time in milliseconds."""
+    """RFC 9562: version, variant and time in milliseconds."""
     made = identifiers.uuid_v7(microseconds, random)
     assert (made.version, made.variant) == (7, "specified in RFC 4122")
     assert made.int >> 80 == microseconds // 1000
 
 
 @given(MICROSECONDS, MICROSECONDS, RANDOM, RANDOM)
-def test_identifiers_sort_by_when_they_were_made(first: int, second: int, one: int, two: int) -> None:
+def test_identifiers_sort_by_creation_time(first: int, second: int, one: int, two: int) -> None:
     if first < second:
         assert identifiers.uuid_v7(first, one) < identifiers.uuid_v7(second, two)
 
 
 @given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(UTC)), RANDOM)
-def test_floor_parts_the_identifiers_of_a_moment_from_earlier_ones(moment: datetime, random: int) -> None:
+def test_uuid_floor_separates_identifiers_from_earlier_ones(moment: datetime, random: int) -> None:
     microseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     made = identifiers.uuid_v7(microseconds, random)
     assert identifiers.uuid_floor(moment) <= made
@@ -125,12 +123,12 @@ def test_floor_parts_the_identifiers_of_a_moment_from_earlier_ones(moment: datet
 @pytest.mark.parametrize(
     "text", ["", "1", "{01a1fe7d-2779-768f-9fe6-11d12301e463}", "01a1fe7d2779768f9fe611d12301e463"]
 )
-def test_other_spellings_are_no_identifiers(text: str) -> None:
+def test_noncanonical_identifiers_are_rejected(text: str) -> None:
     assert identifiers.parse(text) is None
     good = "01A1FE7D-2779-768F-9FE6-11D12301E463"
     assert identifiers.parse(good) == UUID(good)
 
 
-def test_the_identifier_after_the_last_is_the_last() -> None:
+def test_next_identifier_stops_at_the_latest() -> None:
     assert identifiers.next_identifier(identifiers.LATEST) == identifiers.LATEST
     assert identifiers.next_identifier(identifiers.EARLIEST) == UUID(int=1)

@@ -1,4 +1,4 @@
-"""The insides of graphql-core that are built on are as they were; runs with its lowest and newest version."""
+"""Internals of graphql-core that we use; tested with its lowest and newest supported versions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from graphql import (
 )
 from graphql.language.parser import Parser
 
-# The package has a function of the module's name.
+# The package exports a function with the name of this module.
 validate_module: Any = import_module("graphql.validation.validate")
 validation_context: Any = import_module("graphql.validation.validation_context")
 PACKAGE = Path(graphql_core.__file__).parent
 ADAPTED = {"graphql_core", "validation"}
 
 
-def test_no_other_module_uses_more_than_the_public_names() -> None:
+def test_other_modules_use_only_public_names() -> None:
     for path in PACKAGE.rglob("*.py"):
         imported = {
             node.module
@@ -48,7 +48,7 @@ def test_no_other_module_uses_more_than_the_public_names() -> None:
         assert path.stem in ADAPTED or not inner, path
 
 
-def test_nothing_of_graphql_core_is_replaced() -> None:
+def test_graphql_core_is_not_monkeypatched() -> None:
     assert validate_module.TypeInfo is TypeInfo is validation_context.TypeInfo
     assert validate_module.TypeInfoVisitor is TypeInfoVisitor
     assert import_module(OverlappingFieldsCanBeMergedRule.__module__).MAX_COMPLEXITY_BUDGET == 500_000
@@ -73,39 +73,39 @@ SCHEMA = build_schema("type Query { a(b: Int): Int }")
         (GraphQLSchema, ["get_implementations", "is_sub_type", "get_field"]),
     ],
 )
-def test_what_is_called_or_overridden_is_there(owner: Any, names: list[str]) -> None:
+def test_internals_that_we_use_exist(owner: Any, names: list[str]) -> None:
     assert [name for name in names if not hasattr(owner, name)] == []
 
 
-def test_a_parser_has_its_lexer_and_a_token_its_place() -> None:
+def test_parser_has_a_lexer_and_tokens_have_positions() -> None:
     parser = Parser(Source("{ a }"))
     token: Token = parser._lexer.last_token
     assert (token.start, token.line, token.column) == (0, 0, 0)
     assert {"start", "end"} <= set(Location.__slots__)
 
 
-def test_a_visitor_keeps_what_it_does_by_the_kind_of_node() -> None:
-    found = Visitor()
-    found.get_enter_leave_for_kind("field")
-    assert list(found.enter_leave_map) == ["field"]
+def test_visitor_caches_its_methods_by_node_kind() -> None:
+    visitor = Visitor()
+    visitor.get_enter_leave_for_kind("field")
+    assert list(visitor.enter_leave_map) == ["field"]
 
 
-def test_the_rule_of_overlapping_fields_counts_down_what_it_compares() -> None:
+def test_rule_of_overlapping_fields_has_a_complexity_budget() -> None:
     context = ValidationContext(SCHEMA, parse("{ a }"), TypeInfo(SCHEMA), lambda _error: None)
     rule = OverlappingFieldsCanBeMergedRule(context)
     assert rule.rule_context.remaining_complexity_budget > validation.COMPARISONS
 
 
-def test_a_lazy_schema_has_all_members_of_a_schema() -> None:
+def test_lazy_schema_has_all_attributes_of_a_schema() -> None:
     query = GraphQLObjectType("Query", {"a": GraphQLField(GraphQLInt)})
-    whole = GraphQLSchema(query, assume_valid=True)
+    plain = GraphQLSchema(query, assume_valid=True)
     types: LazyMap[Any] = LazyMap({"Query": query}.get, lambda: ["Query"])
     on_demand = {"mutation_type", "subscription_type"}
     lazy = LazySchema(query, types, subscription=None)
-    assert vars(lazy).keys() | on_demand == vars(whole).keys() | {"_subscription"}
+    assert vars(lazy).keys() | on_demand == vars(plain).keys() | {"_subscription"}
 
 
-def test_a_lazy_object_type_has_its_fields_when_they_are_first_used() -> None:
+def test_fields_of_a_lazy_object_type_are_created_on_first_use() -> None:
     lazy = LazyObjectType("A", {"a": GraphQLField(GraphQLInt)}.get, lambda: ["a"], "Described.")
     assert lazy.fields.get("a") is not None
     own, base = (inspect.getattr_static(type_, "fields") for type_ in (LazyObjectType, GraphQLObjectType))

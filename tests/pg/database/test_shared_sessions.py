@@ -1,4 +1,4 @@
-"""Nothing that the daemon does for itself stays in a session that a pooler lends to another program next."""
+"""The daemon's own statements leave nothing in a session that a pooler passes on to another program."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from support.postgres import Database, Server
 
-pytestmark = pytest.mark.direct("these tests have poolers of their own")
+pytestmark = pytest.mark.direct("these tests start their own poolers")
 
 STATE = """
 select name || ' = ' || setting from pg_settings where source = 'session'
-    -- PgBouncer itself makes these what each of its clients has.
+    -- PgBouncer itself sets these for each of its clients.
     and name not in ('application_name', 'client_encoding', 'DateStyle', 'IntervalStyle', 'TimeZone')
     and name <> 'standard_conforming_strings'
 union all select 'role ' || current_user where current_user <> session_user
@@ -35,58 +35,62 @@ union all select 'locks ' || objid from pg_locks where locktype = 'advisory' and
 
 @contextmanager
 def both_sessions(database: Database) -> Iterator[list[Any]]:
-    """Give connections that have each of the pooler's sessions to themselves, until the block ends."""
-    with closing(psycopg2.connect(database.uri)) as one, closing(psycopg2.connect(database.uri)) as other:
-        for connection in (one, other):
+    """Hold both sessions of the pooler until the block ends, and return a connection for each."""
+    with closing(psycopg2.connect(database.uri)) as first, closing(psycopg2.connect(database.uri)) as second:
+        for connection in (first, second):
             with connection.cursor() as cursor:
                 cursor.execute("select 1")
-        yield [one, other]
-        for connection in (one, other):
+        yield [first, second]
+        for connection in (first, second):
             connection.rollback()
 
 
 @pytest.fixture
-def lent(server: Server, database: Database) -> Iterator[Database]:
-    """Give this test's database, reached through a pooler that lends two sessions by turns."""
+def through_pooler(server: Server, database: Database) -> Iterator[Database]:
+    """Return this test's database behind a pooler that uses two sessions in turn."""
     lines = ("default_pool_size = 2", "server_round_robin = 1")
-    with pooled(server, database, "transaction", *lines) as found:
-        with both_sessions(found):
+    with pooled(server, database, "transaction", *lines) as pooler:
+        with both_sessions(pooler):
             pass
-        yield found
+        yield pooler
 
 
-def left(database: Database) -> str:
-    """Return what another program finds in the sessions that it is lent."""
-    told = []
+def leftovers(database: Database) -> str:
+    """Return the state that another program finds in the pooler's sessions."""
+    state = []
     with both_sessions(database) as connections:
         for connection in connections:
             with connection.cursor() as cursor:
                 cursor.execute(STATE)
-                told += [text for (text,) in cursor.fetchall()]
-    return ", ".join(told)
+                state += [text for (text,) in cursor.fetchall()]
+    return ", ".join(state)
 
 
-def test_a_configuration_is_checked(lent: Database) -> None:
-    project = Project(REF, "acme", lent.uri, jwt_secret="s" * 32, db_read_uri=lent.uri, db_config=True)
-    # As docs/guides/scaling.md has it.
-    lent.execute("grant pg_read_all_stats to authenticator")
+def test_check_config_leaves_no_session_state(through_pooler: Database) -> None:
+    project = Project(
+        REF, "acme", through_pooler.uri, jwt_secret="s" * 32, db_read_uri=through_pooler.uri, db_config=True
+    )
+    # docs/guides/scaling.md recommends this grant.
+    through_pooler.execute("grant pg_read_all_stats to authenticator")
     try:
         assert not [finding.text for finding in inspect(project) if finding.wrong]
-        assert left(lent) == ""
+        assert leftovers(through_pooler) == ""
     finally:
-        lent.execute("revoke pg_read_all_stats from authenticator")
+        through_pooler.execute("revoke pg_read_all_stats from authenticator")
 
 
-async def test_a_project_and_webhooks_start(lent: Database, reactor: Any) -> None:
-    allow_migrations(lent)
-    project = Project(REF, "acme", lent.uri, jwt_secret="s" * 32)
+async def test_starting_a_project_and_webhooks_leaves_no_session_state(
+    through_pooler: Database, reactor: Any
+) -> None:
+    allow_migrations(through_pooler)
+    project = Project(REF, "acme", through_pooler.uri, jwt_secret="s" * 32)
     section = Webhooks(encryption_key=(KEY,))
     parts = ProjectPart(reactor, project), WebhooksPart(reactor, Settings((project,), webhooks=section))
     for part in parts:
         await part.start()
     try:
         assert parts[0].state().ready
-        assert left(lent) == ""
+        assert leftovers(through_pooler) == ""
     finally:
         await parts[1].drain(1)
         for part in parts:

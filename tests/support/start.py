@@ -1,0 +1,35 @@
+"""Modules that a daemon does not import before they are used, because imports take most of its start."""
+
+from __future__ import annotations
+
+NEEDED_LATER = (
+    "dataapi.advisor",
+    "dataapi.database.embedded",
+    "dataapi.graphql.engine",
+    "dataapi.live.protocols",
+    "dataapi.mcp",
+    "dataapi.rest.handler",
+    "dataapi.rest.openapi",
+    "dataapi.rest.typescript",
+    "dataapi.service.demo",
+    "dataapi.service.webhooks",
+    "dataapi.service.workers",
+    "dataapi.web.admin",
+    "dataapi.web.console.data",
+    "dataapi.web.console.routes",
+    "dataapi.web.portal",
+    "dataapi.web.websocket",
+    "dataapi.webhooks.delivery",
+    "dataapi.webhooks.management.api",
+    "dataapi.webhooks.model",
+    "dataapi.webhooks.store",
+    "graphql",
+    "jsonschema",
+    "klein",
+    "opentelemetry",
+    "prometheus_client",
+    "treq",
+    "twisted.web",
+    "websockets",
+    "werkzeug",
+)

@@ -1,0 +1,33 @@
+"""The steps of a page that shows a change, such as docs/contributing/worked-change.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from support import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Step(NamedTuple):
+    """A code block of the page.
+
+    :ivar kind: ``diff``, ``sh``, or ``message`` for the commit message.
+    :ivar failures: lines that a command prints when it fails, "" if it succeeds.
+    """
+
+    kind: str
+    text: str
+    failures: str = ""
+
+
+def steps(page: str) -> Iterator[Step]:
+    """Yield the steps of a page in order."""
+    blocks = documents.blocks(documents.read(page))
+    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        shows_failures = after is not None and after.text.startswith("FAILED")
+        if block.language != "text":
+            yield Step(block.language, block.text, after.text if after and shows_failures else "")
+        elif not block.text.startswith("FAILED"):
+            yield Step("message", block.text)
