@@ -2,7 +2,11 @@
 #
 #   docker build -t dataapi .
 #   docker run -p 8000:8000 -e DATAAPI_PROJECT_DB_URI=postgresql://… -e DATAAPI_PROJECT_JWT_SECRET=… dataapi
-FROM python:3.11-slim-bookworm AS build
+#
+# "make release" sets the labels, and BASE to an image with a digest (CONTRIBUTING.md, Release).
+ARG BASE=python:3.14-slim-trixie
+
+FROM ${BASE} AS build
 WORKDIR /source
 COPY requirements.lock ./
 RUN python -m venv /opt/dataapi \
@@ -15,10 +19,16 @@ RUN /opt/dataapi/bin/pip install --no-cache-dir --no-compile --no-deps . \
     && find /opt/dataapi/lib -depth -type d '(' -name test -o -name tests ')' -exec rm -r {} + \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/dataapi/lib
 
-FROM python:3.11-slim-bookworm
+FROM ${BASE}
+ARG VERSION
+ARG REVISION
+ARG SOURCE
 LABEL org.opencontainers.image.title=dataapi \
     org.opencontainers.image.description="GraphQL and REST APIs and signed webhooks for PostgreSQL" \
-    org.opencontainers.image.licenses=MIT
+    org.opencontainers.image.licenses=MIT \
+    org.opencontainers.image.version=$VERSION \
+    org.opencontainers.image.revision=$REVISION \
+    org.opencontainers.image.source=$SOURCE
 COPY --from=build /opt/dataapi /opt/dataapi
 ENV PATH=/opt/dataapi/bin:$PATH \
     PYTHONUNBUFFERED=1 \

@@ -12,7 +12,7 @@ LOCK := $(if $(shell command -v flock),flock .venv/lock)
 
 # Runs mypy at low priority while the tests run.
 define with_types
-nice $(BIN)/mypy >build/types & types=$$!; \
+mkdir -p build; nice $(BIN)/mypy >build/types & types=$$!; \
 	$(1); tests=$$?; \
 	wait $$types; types=$$?; cat build/types; exit $$((tests + types))
 endef
@@ -59,9 +59,8 @@ campaign: develop
 test-versions: develop
 	$(BIN)/python tests/fresh/versions.py
 
-# Updates the installation after files were added or removed. Fast, and safe to run concurrently.
+# The installation. It imports the modules of this folder, new ones included.
 develop: .venv/.develop
-	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
 
 # The documentation site, in build/docs.
 docs: develop
@@ -75,7 +74,6 @@ reference: develop
 console: develop
 	cd console && npm ci && npm run build
 	node packaging/notices.mjs
-	$(LOCK) $(PIP) install --no-deps --no-build-isolation --editable .
 
 # Screenshots of the console in docs/images, taken with the demo. Requires Debian's chromium.
 screenshots: develop
@@ -94,16 +92,20 @@ sdist wheel: develop
 deb: develop
 	$(BIN)/python packaging/deb.py dist
 
-# All of these, and the image, with checksums, in dist/. Reports what could not be built.
+# All of these, the image and the Helm chart, with SBOMs and checksums, in dist/. Checks them, and reports what could
+# not be built.
 release: develop
 	$(BIN)/python packaging/release.py dist
 
-# The pinned versions of all libraries, including those for tracing.
+# The pinned versions of all libraries, including those for tracing, and the names of their wheels.
 lock: develop
-	$(PIP) install pip-tools
+	$(PIP) install pip-tools uv
 	$(BIN)/pip-compile --quiet --upgrade --allow-unsafe --generate-hashes --strip-extras --no-annotate \
 		--no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --extra=otel \
 		--output-file=requirements.lock setup.cfg
+	$(BIN)/uv pip compile --quiet --no-deps --universal --python-version=3.11 --format=pylock.toml \
+		--output-file=build/pylock.toml requirements.lock
+	$(BIN)/python packaging/wheels.py build/pylock.toml
 
 clean:
 	rm -rf .venv build dist daemon/*.egg-info .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache
@@ -125,6 +127,9 @@ $(BIN)/python:
 	touch $@
 
 # Modules are compiled when they are first imported; most never are.
+# setuptools' editable installation imports new modules, but Twisted looks for plugins only in folders on Python's path.
 .venv/.develop: $(BIN)/python setup.cfg pyproject.toml
 	$(PIP) install --use-pep517 --no-compile --editable '.[embedded,test]'
+	cd .venv/lib/python3*/site-packages && echo "$(CURDIR)/daemon" >dataapi-sources.pth && \
+		ln -sf "$(CURDIR)/twisted/plugins/dataapi_plugin.py" twisted/plugins
 	touch $@

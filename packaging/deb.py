@@ -15,10 +15,14 @@ import sys
 import tempfile
 from email.utils import formatdate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from distributions import build, commit_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CHANGELOG = """dataapi ({version}) unstable; urgency=medium
 
@@ -27,11 +31,31 @@ CHANGELOG = """dataapi ({version}) unstable; urgency=medium
  -- {maintainer}  {date}
 """
 DEFAULT_EMAIL = "packages@dataapi.invalid"
-"""Maintainer's address without ``DEBEMAIL``. No such host can exist."""
+"""Maintainer's address if ``DEBEMAIL`` is not set. Its host cannot exist."""
+BUILD_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+"""``PATH`` of the build, without the programs of a development environment."""
+TOOLS = {"dpkg-buildpackage": "dpkg-dev", "dh_installsystemd": "debhelper", "dh_installsysusers": "debhelper"}
+"""Programs of the build and the Debian packages that contain them."""
+
+
+def missing() -> list[str]:
+    """Return the Debian packages that must be installed first."""
+    packages = {name for tool, name in TOOLS.items() if shutil.which(tool, path=BUILD_PATH) is None}
+    python = shutil.which("python3", path=BUILD_PATH) or "false"
+    if subprocess.run([python, "-c", "import ensurepip"], check=False, capture_output=True).returncode:
+        packages.add("python3-venv")
+    return sorted(packages)
+
+
+def advice(packages: Sequence[str]) -> str:
+    """Return a sentence about missing Debian packages."""
+    return f"The Debian package cannot be built: install {' '.join(packages)} with apt-get."
 
 
 def package(folder: Path) -> Path:
     """Build the package into a folder, and return its path."""
+    if packages := missing():
+        sys.exit(advice(packages))
     timestamp = commit_time()
     with tempfile.TemporaryDirectory() as scratch:
         source, wheel = build(Path(scratch))
@@ -52,8 +76,7 @@ def package(folder: Path) -> Path:
             path = tree / "debian" / file
             path.write_text(path.read_text("utf-8").replace(placeholder, value), "utf-8")
         environ = {**os.environ, "SOURCE_DATE_EPOCH": str(timestamp), "WHEEL": str(wheel)}
-        # Excludes the programs of a development environment.
-        environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
+        environ["PATH"] = BUILD_PATH
         command = ["dpkg-buildpackage", "--build=binary", "--no-sign", "--no-check-builddeps"]
         with Path(scratch, "log").open("w+") as log:
             built = subprocess.run(command, cwd=tree, env=environ, check=False, stdout=log, stderr=log)

@@ -2,8 +2,8 @@
 
     python packaging/distributions.py FOLDER
 
-Times are set to the commit's, and owners, modes and the order of files are fixed. The wheel is built from the
-source distribution.
+Times are set to the time of the commit, and owners, modes and the order of files are fixed. The wheel is
+built from the source distribution.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUILD = "import setuptools.build_meta as b, sys; print(getattr(b, 'build_' + sys
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """Build both into a folder, and return their paths."""
+    """Build the source distribution and the wheel into a folder, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     timestamp = commit_time()
     os.umask(0o022)
@@ -31,7 +31,7 @@ def build(folder: Path) -> tuple[Path, Path]:
         tree, unpacked = Path(scratch, "tree"), Path(scratch, "unpacked")
         _export(tree)
         source = folder / _run("sdist", tree, Path(scratch), timestamp)
-        source.write_bytes(_normalized(Path(scratch, source.name).read_bytes(), timestamp))
+        source.write_bytes(normalized(Path(scratch, source.name).read_bytes(), timestamp))
         unpacked.mkdir()
         subprocess.run(["tar", "-xzf", source, "-C", unpacked, "--strip-components=1"], check=True)
         wheel = folder / _run("wheel", unpacked, folder.resolve(), timestamp)
@@ -39,7 +39,7 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def commit_time() -> int:
-    """Return the timestamp of all files: that of the commit or of the unpacked source distribution."""
+    """Return the timestamp for all files: the time of the commit or of the unpacked source distribution."""
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(epoch)
     if (ROOT / ".git").exists():
@@ -64,7 +64,7 @@ def _export(tree: Path) -> None:
 
 
 def _run(kind: str, tree: Path, folder: Path, timestamp: int) -> str:
-    """Build one of the two as pip does, and return its file name."""
+    """Build the source distribution or the wheel as pip does, and return its file name."""
     result = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BUILD, kind, folder],
         cwd=tree,
@@ -78,7 +78,7 @@ def _run(kind: str, tree: Path, folder: Path, timestamp: int) -> str:
     return result.stdout.splitlines()[-1]
 
 
-def _normalized(archive: bytes, timestamp: int) -> bytes:
+def normalized(archive: bytes, timestamp: int) -> bytes:
     """Normalize times, owners, modes and order in an archive."""
     output = io.BytesIO()
     with (

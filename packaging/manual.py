@@ -3,8 +3,8 @@
     python packaging/manual.py FOLDER
 
 ``FOLDER/man`` contains dataapi.1, a page for each command such as dataapi-token.1, and dataapi.ini.5.
-``FOLDER/completion`` contains dataapi.bash, _dataapi, dataapi.fish and dataapi.tcsh. The date is the
-commit's, so that the files are reproducible.
+``FOLDER/completion`` contains dataapi.bash, _dataapi, dataapi.fish and dataapi.tcsh. The pages have the date
+of the commit, so that the files are reproducible.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write(folder: Path) -> list[Path]:
     """Write all files below a folder, and return their paths."""
     commands = dict(parsers(PROGRAM, command_line_parser()))
     for parser in commands.values():
-        # Examples have a section of their own, and troff wraps lines.
+        # Examples get a section of their own, and troff wraps lines, so argparse must do neither.
         parser.epilog, parser.formatter_class = None, partial(argparse.HelpFormatter, width=10**4)
     texts = {"man/dataapi.ini.5": configuration_page()}
     for words, parser in commands.items():
@@ -206,7 +206,7 @@ def completions(commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, st
         "dataapi.bash": texts["bash"] + BASH,
         "_dataapi": zsh,
         "dataapi.fish": texts["fish"],
-        # shtab writes these in the varying order of a set.
+        # shtab writes these options in the varying order of a set.
         "dataapi.tcsh": texts["tcsh"].replace("'c/-/(h -)/'", "'c/-/(- h)/'"),
     }
 
