@@ -25,13 +25,13 @@ from dataapi.rest.respond import KEY_MISMATCH, NOT_SINGLE, TOO_MANY, violated
 from dataapi.service.configuration.keys import SECTIONS, ConfigurationKey
 from dataapi.service.configuration.parsers import automatic
 from dataapi.service.configuration.sources import variable_name
-from dataapi.settings import Project, Settings, TransactionEnd, Webhooks
+from dataapi.settings import NotifyChannel, Project, Settings, TransactionEnd, Webhooks
 from dataapi.tap import EXAMPLES as DAEMON_EXAMPLES
 from dataapi.tap import Options
 from dataapi.telemetry.metrics import DURATIONS, FAMILIES
 from dataapi.webhooks.delivery.headers import CONSTANT_HEADERS
 from dataapi.webhooks.management.api import OPERATIONS
-from dataapi.webhooks.management.errors import OTHER, ErrorCode
+from dataapi.webhooks.management.errors import OTHER, ErrorCode, IssueCode
 from dataapi.webhooks.management.operations import ORGANIZATION, ManagementOperation
 from dataapi.webhooks.store.enqueue import PublishProblem
 
@@ -88,7 +88,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 # ---------------------------------------------------------------- configuration
 
 
-@dataclass(frozen=True)
+@dataclass
 class Described:
     """Keys that share a comment.
 
@@ -111,10 +111,11 @@ TEMPLATE = """\
 ; Each key can also be set in the environment, which overrides this file: DATAAPI_<SECTION>_<KEY>, such as
 ; DATAAPI_PROJECT_DB_URI for db-uri in [project], and DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI for
 ; db-uri in [project:abcdefghijklmnopqrst].
-; A value of the form @/path is read from that file, without its last line end. Use it for secrets.
+; For a value of the form @/path, the daemon reads the file and removes the trailing newline. Use this for
+; secrets.
 ;
 ; A comment begins with ";" at the start of a line or after a space. Further lines of a value are indented.
-; Lists are separated by commas or line ends. Switches are yes or no.
+; Lists are separated by commas or newlines. Switches are yes or no.
 """
 
 
@@ -123,9 +124,10 @@ def template() -> str:
     parts = [TEMPLATE]
     for section, (about, described) in sections().items():
         comment = "" if section == "dataapi" else f"\n{ini_comment(about)}"
-        parts.append(f"{comment}[{section}]\n")
+        optional = section == "notify"
+        parts.append(f"{comment}{'; ' if optional else ''}[{section}]\n")
         for one in described:
-            mark = "; " if one.is_example and not one.is_required else ""
+            mark = "; " if optional or (one.is_example and not one.is_required) else ""
             lines = "".join(f"{mark}{name} = {value}".rstrip() + "\n" for name, value in one.keys)
             parts.append(ini_comment(one.comment) + lines)
     return "\n".join(parts)
@@ -140,7 +142,7 @@ def ini_comment(text: str) -> str:
 
 def sections() -> dict[str, tuple[str, list[Described]]]:
     """Return the description and keys of each section, from the dataclasses of the settings."""
-    kinds = {"dataapi": Settings, "project": Project, "webhooks": Webhooks}
+    kinds = {"dataapi": Settings, "project": Project, "webhooks": Webhooks, "notify": NotifyChannel}
     return {
         section: (
             re.sub(r"\n +", "\n", str(kind.__doc__).partition("\n\n    :ivar")[0]).strip(),
@@ -169,6 +171,8 @@ def described_keys(kind: type, keys: Mapping[str, ConfigurationKey]) -> Iterator
                 yield made
             else:
                 made.keys.append((name, text))
+            if key.deprecated:
+                made.comment += f" {name} is {key.deprecated}."
 
 
 def written(value: object) -> str:
@@ -200,9 +204,9 @@ def configuration() -> Iterator[str]:
     yield (
         "- Environment variables override the file. For a section `[project:REF]`, the variable includes "
         "the reference: `DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI`.\n"
-        "- A value of the form `@/path` is read from that file, without its last line end. Use this for "
-        "secrets.\n"
-        "- Lists are separated by commas or line ends.\n"
+        "- For a value of the form `@/path`, the daemon reads the file and removes the trailing newline. "
+        "Use this for secrets.\n"
+        "- Lists are separated by commas or newlines.\n"
         "- Switches are `yes` or `no`."
     )
     for section, (about, described) in sections().items():
@@ -304,7 +308,7 @@ def metrics() -> Iterator[str]:
 class Refusals:
     """Statuses and messages of an error code.
 
-    :ivar others: whether the code has messages that are not literals in the source.
+    :ivar others: whether the code also has messages that are not literals in the source.
     """
 
     statuses: set[int] = field(default_factory=set)
@@ -359,6 +363,8 @@ def errors() -> Iterator[str]:
     yield table(
         ["Status", "Code", "Meaning"], [(str(one.status), code(one.code), one.meaning) for one in ErrorCode]
     )
+    yield "The `issues` of an error have these codes."
+    yield table(["Issue", "Meaning"], [(code(one), one.meaning) for one in IssueCode])
 
 
 GRAPHQL = {
@@ -492,7 +498,8 @@ RESPONSES = {
     "Access-Control-Expose-Headers": "response headers that scripts may read",
     "Access-Control-Max-Age": "preflight: seconds that the response may be cached",
     "Allow": "methods that the path supports, for `OPTIONS` and with status 405",
-    "Cache-Control": "console: whether caches must revalidate",
+    "Cache-Control": "REST: the table's directive ([Cache-Control](rest.md#cache-control)); console: whether "
+    "caches must revalidate",
     "Connection": "`close` if the connection is closed after this response",
     "Content-Encoding": "console: compression of the file",
     "Content-Location": "path and query of the rows that a REST read returned",
@@ -504,6 +511,7 @@ RESPONSES = {
     "Cross-Origin-Resource-Policy": "console",
     "Dataapi-LSN": "with `db-read-uri`, after a write: value to send with a read that must see the write",
     "Date": "time of the response",
+    "ETag": "entity tag of a REST read ([Conditional requests](rest.md#conditional-requests))",
     "Location": "address of the inserted row (`Prefer: return=headers-only`), of another new resource, or of "
     "the console",
     "Preference-Applied": "preferences of `Prefer` that were applied",
@@ -511,6 +519,7 @@ RESPONSES = {
     "`dataapi; error=CODE`",
     "Referrer-Policy": "console",
     "Retry-After": "seconds to wait before retrying, with statuses 429, 503 and 504",
+    "Sec-WebSocket-Version": "supported version of the WebSocket protocol, if a handshake is invalid",
     "Server": "name of the service",
     "Server-Timing": "duration of each stage, with `server-timing-enabled = yes`",
     "Transfer-Encoding": "`chunked` for streamed responses",
@@ -551,7 +560,7 @@ def headers() -> Iterator[str]:
 
 
 NO_RESPONSES = ("published_keys.py", "openapi3.py", "swagger.py")
-"""Modules that name headers without sending them."""
+"""Modules that contain names of headers but do not send them."""
 
 DELIVERIES = [
     ("`webhook-id`", "id of the event, the same for every attempt"),
@@ -568,12 +577,13 @@ DELIVERIES = [
 
 
 def _header_names(path: Path) -> Iterator[str]:
-    """Yield the names of headers that a module sets: first elements of pairs."""
+    """Yield the names of headers that a module sets. They are the first elements of pairs."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Tuple) and len(node.elts) == 2:
             name = _text(node.elts[0])
             if name and re.fullmatch(
-                "[A-Z][A-Za-z]*(-[A-Z][A-Za-z]+)+|Allow|Connection|Date|Location|Server|Vary|Warning", name
+                "[A-Z][A-Za-z]*(-[A-Z][A-Za-z]+)+|Allow|Connection|Date|ETag|Location|Server|Vary|Warning",
+                name,
             ):
                 yield name
 

@@ -1,7 +1,7 @@
-"""Write docs/images/metrics.png: queries of the dashboard, drawn by Prometheus, of the demo under load.
+"""Write docs/images/metrics.png: the demo under load, as Prometheus draws the dashboard's queries.
 
-Run as ``python docs/metrics_picture.py``.  It needs Prometheus and Chromium, as Debian packages them, the
-extra ``test``, and ten minutes.
+Run as ``python docs/metrics_picture.py``. It requires Debian's packages of Prometheus and Chromium and the
+extra ``test``, and takes ten minutes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 DASHBOARD = Path(__file__).parents[1] / "etc" / "grafana" / "dashboard.json"
 PROMETHEUS = "127.0.0.1:9099"
 ADMINISTRATION = "127.0.0.1:8766"
-"""Where ``demo`` has the admin listener."""
+"""Address of the demo's admin listener."""
 SECONDS = 420
 SHOWN = {"Requests": 0, "Response time": 1}
-"""Panels, and which of their queries is drawn."""
+"""Panels to draw, each with the index of the query to draw."""
 OPERATION = {"query": "{ blogCollection(first: 2) { edges { node { name owner { firstName } } } } }"}
 REQUESTS = (
     ("/rest/v1/leaderboard?select=player,score&order=score.desc", None),
@@ -65,7 +65,7 @@ def prometheus() -> Iterator[None]:
 
 
 def send_requests(key: str) -> None:
-    """Send requests in waves, more and fewer of them a second."""
+    """Send requests in waves, so that their rate rises and falls."""
     headers = {"apikey": key, "Content-Type": "application/json"}
     began = time.monotonic()
     number = 0
@@ -94,7 +94,7 @@ def address_of_graphs() -> str:
 
 
 def main() -> None:
-    """Take the picture."""
+    """Take the picture of the graphs."""
     os.environ["DATAAPI_DATAAPI_LOG_LEVEL"] = "crit"  # no process reads the log
     with demo() as banner, prometheus(), sync_playwright() as driver:
         key = re.search(r"sb_publishable_\S+", banner)

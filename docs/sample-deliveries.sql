@@ -1,5 +1,5 @@
--- Two weeks of deliveries to the first three endpoints, for the pictures and tests of the console.  The first receiver
--- is steady, the second one fails at times, and the third one often did not answer for two days.
+-- Two weeks of deliveries to the first three endpoints, for screenshots and tests of the console. The first receiver is
+-- reliable, the second one fails occasionally, and the third one had an outage of two days.
 set timezone = 'UTC';
 
 do $$
@@ -25,7 +25,7 @@ as $$
             || '7' || substr(md5(salt), 1, 3) || '8' || substr(md5(salt), 4, 15))::uuid
 $$;
 
--- From 0 to 1, the same for the same text.
+-- Returns a pseudo-random number between 0 and 1 that depends only on the salt.
 create function pg_temp.chance(salt text) returns float
 language sql immutable
 as $$ select ('x' || substr(md5(salt), 1, 7))::bit(28)::int / 268435456.0 $$;

@@ -12,7 +12,7 @@ from dataapi.database.script import connected
 ORGANIZATION, PROJECT = "demo", "demodemodemodemodemo"
 DELIVERIES = Path(__file__).with_name("sample-deliveries.sql")
 NOWHERE = "http://127.0.0.1:9/"
-"""Where endpoints lead while they are made: the names below have no address."""
+"""Prefix of the endpoints' URLs while they are created, because the host names below do not resolve."""
 
 ENDPOINTS = (
     ("https://billing.acme.example/hooks", "Billing", ("*",)),
@@ -32,10 +32,10 @@ ENDPOINTS = (
 
 
 def fill(address: str, banner: str) -> str:
-    """Make the endpoints and deliveries, and return the token of the demo's webhooks.
+    """Create the endpoints and deliveries, and return the token of the demo's webhooks.
 
-    :param address: of the demo.
-    :param banner: what the demo printed.
+    :param address: URL of the demo.
+    :param banner: output of the demo.
     """
     [token] = re.findall(r"dapat_[\w-]+", banner)
     [uri] = re.findall(r"psql '([^']+)'", banner)

@@ -1,6 +1,6 @@
-"""Write docs/images: each page of the console, of the demo, in both themes and two widths.
+"""Write docs/images: screenshots of each console page of the demo, in both themes and two widths.
 
-``make screenshots`` runs it.  It needs Chromium, as Debian packages it, and the extra ``test``.
+``make screenshots`` runs it. It requires Debian's package of Chromium, and the extra ``test``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sample_webhooks
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ REQUEST = (
 
 @contextmanager
 def demo() -> Iterator[str]:
-    """Run the demo, give its banner once that is complete, and end the demo afterwards."""
+    """Start the demo, yield its complete banner, and stop the demo."""
     command = [str(TWISTD), "--nodaemon", "--pidfile=", "dataapi", "--demo", "--listen", LISTEN]
     environ = {
         **os.environ,
@@ -65,7 +65,7 @@ def demo() -> Iterator[str]:
 
 
 def run_query(page: Page) -> None:
-    """Show an answer on GraphiQL's page."""
+    """Run a query on the GraphiQL page."""
     page.get_by_role("region", name="Query Editor").locator(".CodeMirror").first.click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(QUERY)
@@ -89,7 +89,7 @@ def show_delivery(page: Page) -> None:
 
 
 def send_request(page: Page) -> None:
-    """Show a request of REST and its answer."""
+    """Run a request on the REST page."""
     page.get_by_label("Address, after /rest/v1/").fill(REQUEST)
     page.get_by_label("Count all rows").select_option("exact")
     page.get_by_role("button", name="Send").click()
@@ -98,7 +98,7 @@ def send_request(page: Page) -> None:
 
 
 def edit_rows(page: Page) -> None:
-    """Show rows with changes that are not saved yet."""
+    """Show rows with unsaved changes."""
     page.goto(f"{ADDRESS}/console/rows?table=blog_post&order=claps.desc&filter=claps%3Dgt.5")
     grid = page.get_by_role("grid")
     grid.locator("tbody tr").nth(3).wait_for()
@@ -123,8 +123,10 @@ def show_table(page: Page) -> None:
 
 
 def wait_for_health(page: Page) -> None:
-    """Wait for the report."""
+    """Wait for the report, and show the advisor's finding."""
     page.get_by_text("Ready", exact=True).wait_for()
+    page.get_by_text("Table without row level security").click()
+    page.get_by_role("main").evaluate("main => main.scrollTo(0, 0)")
 
 
 PREPARATIONS = {
@@ -138,15 +140,22 @@ PREPARATIONS = {
 """Actions on a page before its picture is taken."""
 
 FURTHER = {"webhooks": {"delivery": show_delivery}}
-"""Further actions on a page, by the name of the picture."""
+"""Actions on a page before further pictures of it, by the name of the picture."""
 
 
 AS_SERVICE = ("rows", "schema", "health")
-"""Pages that show ``service_role`` the most."""
+"""Pages to show as ``service_role``, because it sees the most on them."""
+
+
+def hide_tour(route: Route) -> None:
+    """Remove the guided tour from the settings. Only the demo offers it."""
+    settings = route.fetch().json()
+    del settings["tour"]
+    route.fulfill(json=settings)
 
 
 def become_service(page: Page, banner: str) -> None:
-    """Call the APIs as ``service_role`` from the next page on, by the token that the demo prints."""
+    """Call the APIs as ``service_role`` from the next page on, with the token that the demo prints."""
     [_anonymous, token] = re.findall(r"(?:as JWT|^) +(eyJ\S+)$", banner, re.MULTILINE)
     page.evaluate(
         "token => sessionStorage.setItem('dataapi.identity', JSON.stringify({"
@@ -156,9 +165,10 @@ def become_service(page: Page, banner: str) -> None:
 
 
 def take(browser: Browser, theme: str, width: int, script: str, banner: str) -> None:
-    """Take pictures of every page that the navigation has; ``script`` runs before each."""
+    """Take pictures of every page in the navigation. ``script`` runs before each page loads."""
     context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": WIDTHS[width]})  # type: ignore[arg-type]
     context.add_init_script(script)
+    context.route("**/console/data/settings", hide_tour)
     page = context.new_page()
     page.goto(f"{ADDRESS}/console")
     links = page.get_by_role("navigation", name="Pages").get_by_role("link")
