@@ -2,13 +2,14 @@
 
 Imports take most of the startup time.
 
-Run as a program, this module is that process. It reads one start per line of standard input, and writes the
-process ID of the fork. An intermediate fork exits immediately, so that the daemon becomes a child of the
+Run as a program, this module is that process. For each line of standard input, it forks a process, and writes
+the process ID of the fork. An intermediate fork exits immediately, so that the daemon becomes a child of the
 tests' process and can be waited for. Daemons that run ``twistd`` itself also run their workers as programs.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import json
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 _MARK_LENGTH = 2000
 _BECOME_SUBREAPER = 36
 _COMMAND = ["-m", "dataapi.cli.main"]
-"""Arguments with which Python runs the command ``dataapi``."""
+"""Arguments that make Python run the command ``dataapi``."""
 _WORKER = ["-m", "dataapi.service"]
-"""Arguments with which a daemon starts a worker process."""
+"""Arguments that make Python run a worker process."""
 
 
 class Fork:
@@ -54,7 +55,7 @@ class Fork:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit status; it is negative after a signal."""
+        """Wait for the process to exit, and return its exit status (negative after a signal)."""
         if self.poll() is None:
             select.select([self._descriptor], [], [], timeout)
         status = self.poll()
@@ -63,12 +64,10 @@ class Fork:
         return status
 
     def send_signal(self, number: int) -> None:
-        """Send a signal unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill the process unless it has ended."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -82,8 +81,9 @@ def fork(
 ) -> Fork:
     """Run ``twistd`` or ``python -m dataapi.cli.main`` in a fork that appends its output to files.
 
-    :param mark: the variable that names the test. ``/proc`` shows no other variable of a fork.
-    :param errors: file for its standard error (default: ``output``).
+    :param mark: name of the environment variable that identifies the test. It is the only variable of a fork
+        that ``/proc`` shows.
+    :param errors: file for the fork's standard error (default: ``output``).
     """
     zygote = _zygote(mark)
     assert zygote.stdin is not None
@@ -96,13 +96,15 @@ def fork(
 
 @cache
 def _zygote(mark: str) -> subprocess.Popen[str]:
-    """Start the process that forks. It ends when the tests' process closes its standard input."""
+    """Start the process that forks. It ends when the tests' process closes its standard input, at exit."""
     ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1)
     # The process outlives the first test that uses it, so it belongs to the run.
     run = os.environ[mark].partition(".")[0] + "."
     environ = {**os.environ, mark: run.ljust(_MARK_LENGTH)}
     command = [sys.executable, "-P", __file__, mark]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+    atexit.register(process.communicate)
+    return process
 
 
 def _start_each(mark: str) -> None:
@@ -112,7 +114,7 @@ def _start_each(mark: str) -> None:
         between = os.fork()
         if between:
             os.waitpid(between, 0)
-            # The line is complete when the daemon is a child of the tests' process.
+            # The newline signals that the daemon is now a child of the tests' process.
             os.write(1, b"\n")
             continue
         if daemon := os.fork():
