@@ -1,4 +1,4 @@
-"""The store's calls that access growing tables, on the data of ``bench.store_data``."""
+"""Calls of the store that access growing tables, on the data of ``bench.store_data``."""
 
 from __future__ import annotations
 
@@ -43,12 +43,11 @@ class Query:
 
 
 def queries(store: Store, database: Database) -> Iterator[Query]:
-    """Yield the calls."""
     yield from _of_the_queue(store, database)
     yield from _of_lists(store, database)
     yield from _of_owners(store, database)
-    yield Query("upkeep: each part once", store.upkeep.run)
-    yield Query("upkeep, with a deleted endpoint", store.upkeep.run, _DELETED)
+    yield Query("maintenance: each part once", store.maintenance.run)
+    yield Query("maintenance, with a deleted endpoint", store.maintenance.run, _DELETED)
 
 
 _DELETED = """

@@ -1,14 +1,14 @@
-"""Deliveries per second, time from event to first attempt, and the cost of an idle dispatcher.
+"""Deliveries per second, the time from an event to its first attempt, and the cost of an idle dispatcher.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/webhooks.py [EVENTS]``. It starts a PostgreSQL and a
-receiver process that responds with 200 to every request.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/webhooks.py [EVENTS]``. It starts a PostgreSQL server and
+a receiver process that responds with 200 to every request.
 
-- floor: the same attempts without a queue: HMAC and HTTP POST with the daemon's client, 16 concurrently.
+- floor: the same attempts without a queue: HMAC and HTTP POST with the daemon's HTTP client, 16 concurrently.
 - deliveries: events queued for one endpoint, delivered and recorded by one dispatcher.
-- hosts: events queued for endpoints on many new hosts of one organization. These are medians of alternating
-  rounds, with the processor time of this process per event.
-- latency: single events published to an idle dispatcher, in milliseconds from the call that publishes until
-  the receiver has read the request.
+- hosts: events queued for endpoints on many new hosts of one organization. The rates are medians of
+alternating rounds, with this process's processor time per event.
+- latency: milliseconds from the call that publishes a single event until the receiver has read the request.
+  The dispatcher is otherwise idle.
 - idle: processor time of this process over some seconds without events.
 - with a backlog: latency while another organization has a backlog for its many hosts.
 - with silent receivers: latency while other organizations have events for hosts that never respond.
@@ -70,10 +70,10 @@ class _Here:
 
 
 class Receiver:
-    """The receiver process.
+    """A receiver process.
 
-    :param seconds: delay of its responses.
-    :ivar url: its URL.
+    :param seconds: delay of responses.
+    :ivar url: URL of the receiver.
     """
 
     def __init__(self, seconds: float = 0.0) -> None:
@@ -91,7 +91,7 @@ class Receiver:
         return f"http://{number}.example.com:{self._port}/hook"
 
     def seen(self) -> list[float]:
-        """Return the arrival times of requests since the last call, by the wall clock."""
+        """Return the arrival times of requests since the last call of this method, by the wall clock."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -99,19 +99,18 @@ class Receiver:
         return times
 
     def end(self) -> None:
-        """End the process."""
         self._process.kill()
         self._process.communicate()
 
 
 def make_sender(reactor: Any) -> AttemptSender:
-    """Return the daemon's client with permission to send to this machine."""
+    """Return the daemon's HTTP client with permission to send to this machine."""
     return AttemptSender(reactor, AddressCheck(_Here(), networks(["127.0.0.0/8"])), time.time)
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The result of a round.
+    """The results of a round.
 
     :ivar processor: this process's processor time per event, in microseconds.
     """
@@ -121,19 +120,19 @@ class Rate:
 
 
 class Round:
-    """Measures a round from its creation to ``over``."""
+    """Measures a round from the creation of the object until the call of ``over``."""
 
     def __init__(self) -> None:
         self._began, self._used = time.perf_counter(), time.process_time()
 
     def over(self, count: int) -> Rate:
-        """Return the rate of this many events."""
+        """Return the rate of this many events in the round."""
         seconds, used = time.perf_counter() - self._began, time.process_time() - self._used
         return Rate(count / seconds, used / count * 1e6)
 
 
 async def floor(sender: AttemptSender, receiver: Receiver, body: bytes, count: int) -> Rate:
-    """Make attempts without a queue."""
+    """Return the rate of attempts without a queue."""
     attempt = Attempt(receiver.url, SECRET, "0198c7a2-58f3-7d6e-9d0c-2b9f5f1f0a11", body)
 
     async def several() -> None:
@@ -147,7 +146,7 @@ async def floor(sender: AttemptSender, receiver: Receiver, body: bytes, count: i
 
 
 class CountedQueue(Queue):
-    """Counts recorded outcomes.
+    """A queue that counts recorded outcomes.
 
     :ivar recorded: number of outcomes.
     """
@@ -155,7 +154,6 @@ class CountedQueue(Queue):
     recorded = 0
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
-        """Record and count."""
         accepted = await super().finish(finished)
         self.recorded += len(accepted)
         return accepted
@@ -164,7 +162,7 @@ class CountedQueue(Queue):
 async def deliveries(
     reactor: Any, dispatcher: Dispatcher, queue: CountedQueue, pool: Pool, organization: str, count: int
 ) -> Rate:
-    """Deliver a queue, from the first claim until the last outcome is recorded."""
+    """Return the rate of deliveries from the first claim until the last outcome is recorded."""
     [(endpoints,)] = await pool.fetch(
         "select count(*) from webhooks.endpoint where organization_slug = $1", (organization,)
     )
@@ -191,7 +189,7 @@ async def enqueue(pool: Pool, organization: str, count: int) -> None:
 async def latencies_under_load(
     reactor: Any, pool: Pool, store: Store, receiver: Receiver, others: Sequence[Scope], count: int
 ) -> list[float]:
-    """Return latencies like ``latencies``, starting a second after events of other organizations."""
+    """Return ``latencies``, measured a second after events of other organizations have been published."""
     organizations = [scope.organization for scope in others]
     for organization in organizations:
         await enqueue(pool, organization, count)
@@ -207,7 +205,7 @@ async def latencies_under_load(
 
 
 async def latencies(reactor: Any, store: Store, receiver: Receiver) -> list[float]:
-    """Publish events one at a time, and return the milliseconds until the receiver gets them, sorted."""
+    """Publish events one at a time and return the sorted milliseconds until the receiver gets each event."""
     receiver.seen()
     published = []
     for _ in range(SINGLE):
@@ -224,7 +222,7 @@ async def latencies(reactor: Any, store: Store, receiver: Receiver) -> list[floa
 
 
 async def idle(reactor: Any) -> float:
-    """Return the processor usage of this process without events."""
+    """Return the fraction of a processor that this process uses without events."""
     began = time.process_time()
     await task.deferLater(reactor, IDLE_SECONDS)
     return (time.process_time() - began) / IDLE_SECONDS
@@ -233,7 +231,6 @@ async def idle(reactor: Any) -> float:
 async def measure(
     reactor: Any, server: Server, receiver: Receiver, busy: Receiver, silent: Receiver, count: int
 ) -> None:
-    """Print the results."""
     database = server.create_database()
     pool = Pool(reactor, database.uri, size=4)
     await pool.start()
@@ -245,7 +242,7 @@ async def measure(
             url = (busy if scope == MANY else silent).url_of(HOSTS * index + number)
             await add_endpoint(store, scope, url=url)
     sender = make_sender(reactor)
-    queue = CountedQueue(pool, Cipher([KEY]), store.upkeep)
+    queue = CountedQueue(pool, Cipher([KEY]), store.maintenance)
     dispatchers = [Dispatcher(reactor, queue, sender, Catalogue().render, RULES) for _ in range(2 * ROUNDS)]
     dispatcher = dispatchers[-1]
     listener = Listener(
@@ -294,7 +291,6 @@ def _median(rates: list[Rate]) -> Rate:
 
 
 async def main(reactor: Any, count: int) -> None:
-    """Start the programs and measure."""
     server, receivers = Server(), (Receiver(), Receiver(), Receiver(seconds=1e6))
     try:
         server.create()

@@ -70,16 +70,16 @@ DENIED_BACKOFF = Backoff(first=1.0, longest=60.0, spread=0.0)
 """Delays between attempts to create the schema while the role lacks the privilege."""
 
 READY_TIMEOUT = 5.0
-"""Maximum wait for the schema at start, in seconds."""
+"""Maximum wait for the schema at startup, in seconds."""
 
-UPKEEP_EVERY = 3600.0
-"""Seconds between upkeep runs, plus or minus 10 %."""
+MAINTENANCE_INTERVAL = 3600.0
+"""Seconds between maintenance runs, plus or minus 10 %."""
 
 TYPES_EVERY = 2.0
-"""Seconds between polls for added or removed row change types."""
+"""Seconds between polls for event types that ``dataapi webhooks types`` has added or removed."""
 
 WATCH_EVERY = 1.0
-"""Seconds between checks whether other dispatchers are alive."""
+"""Seconds between checks of whether other dispatchers are alive."""
 
 WATCH_AFTER = 2 * LONGEST_WAIT
 """Seconds after a new session until other dispatchers are checked, because they may also be reconnecting."""
@@ -90,11 +90,11 @@ LEAVE_WAITS = (0.1, 0.2, 0.4, 0.8)
 QUEUE_TIMEOUT = 10.0
 """Timeout of the queue's statements, in seconds. Equals the margin of a lease."""
 
-UPKEEP_TIMEOUT = 600.0
-"""Timeout of upkeep statements, in seconds. They may wait for locks and drop large partitions."""
+MAINTENANCE_TIMEOUT = 600.0
+"""Timeout of maintenance statements, in seconds. They may wait for locks and drop large partitions."""
 
 STALLED_AFTER = 15.0
-"""Seconds without progress of the dispatcher until webhooks are reported as not ready."""
+"""Seconds that the dispatcher may make no progress before webhooks are reported as not ready."""
 
 STATISTICS_TIMEOUT = 2.0
 """Timeout of the queue statistics, in seconds."""
@@ -111,12 +111,12 @@ def _route(section: Webhooks) -> OutgoingRoute:
 class WebhooksPart:
     """Webhooks of the running daemon.
 
-    If the schema does not exist and the role lacks the privilege to create it, webhooks wait for it. The APIs
-    are not affected.
+    If the schema does not exist and the role lacks the privilege to create it, webhooks wait for the schema.
+    The APIs are not affected.
 
-    :param previous: the part that this one replaces. Its information about the servers is reused.
-    :param retries: whether to retry creating the schema if the role lacked the privilege. One process does
-        so, and the others wait until the schema exists.
+    :param previous: the ``WebhooksPart`` to replace. Its ``Succession`` is copied.
+    :param retries: whether to retry creating the schema if the role lacked the privilege. Other
+        processes wait until the schema exists.
     :ivar store: usable while ``reason`` is None.
     """
 
@@ -164,7 +164,7 @@ class WebhooksPart:
             on_enqueued=self._enqueued,
             disable_after=section.disable_after,
             for_queue=self._pool.with_timeout(QUEUE_TIMEOUT),
-            for_upkeep=self._pool.with_timeout(UPKEEP_TIMEOUT),
+            for_maintenance=self._pool.with_timeout(MAINTENANCE_TIMEOUT),
         )
         self.address_check = AddressCheck(self._resolver, networks(section.allow_addresses))
         self.catalogue = self._installed = installed_catalogue(
@@ -319,7 +319,7 @@ class WebhooksPart:
         self._migrated = True
         self._dispatcher.start()
         self._sources.start()
-        self._background.spawn(self._run_upkeep())
+        self._background.spawn(self._run_maintenance())
         self._background.spawn(self._poll_types())
         self._takeover_from = self._reactor.seconds() + WATCH_AFTER
         self._background.spawn(self._end_lost_leases())
@@ -384,14 +384,14 @@ class WebhooksPart:
             self._added = added
             self.api = self._api()
 
-    async def _run_upkeep(self) -> None:
+    async def _run_maintenance(self) -> None:
         while True:
             try:
-                result = await self.store.upkeep.run()
-                _log.debug("upkeep: {result}", result=result)
+                result = await self.store.maintenance.run()
+                _log.debug("maintenance: {result}", result=result)
             except ApiError as error:
-                _log.warn("upkeep of the tables of webhooks failed: {reason}", reason=error.message)
-            await deferLater(self._reactor, UPKEEP_EVERY * (0.9 + 0.2 * random.random()))
+                _log.warn("maintenance of the webhooks tables failed: {reason}", reason=error.message)
+            await deferLater(self._reactor, MAINTENANCE_INTERVAL * (0.9 + 0.2 * random.random()))
 
     def _retry_later(self, error: ApiError | CannotMigrate) -> None:
         if self._stopping:

@@ -26,16 +26,16 @@ _RESERVED_MEMBERS = ("organization_slug", "project_ref", "is_test")
 
 
 class BadEventType(ValueError):
-    """Raised when an event type is invalid or conflicts with another one."""
+    """Raised when an event type is invalid or conflicts with another event type."""
 
 
 class BadPayload(ValueError):
-    """Raised when a payload does not match its type, or the type is unknown."""
+    """Raised when a payload does not match its event type, or the event type is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadIssue:
-    """An error in a payload, at a JSON pointer."""
+    """An error at a JSON pointer in a payload."""
 
     pointer: str
     message: str
@@ -65,14 +65,14 @@ def compile_schema(event_type: EventType) -> CompiledSchema:
     if issues:
         raise BadEventType(f"the example of {name} is not valid: {issues[0].message}")
     if older >= number:
-        raise BadEventType(f"{name} renders a type that is not older")
+        raise BadEventType(f"{name} renders a type whose version is not lower than its own")
     return schema
 
 
 class Catalogue:
     """Event types, sorted by name.
 
-    :raises BadEventType: a type is invalid, a duplicate, or renders an unknown type.
+    :raises BadEventType: a type is invalid, a duplicate, or refers to an unknown older type.
     """
 
     def __init__(self, event_types: Iterable[EventType] = ()) -> None:
@@ -132,9 +132,9 @@ def sample_type(subscribed: Sequence[str], *, project: bool) -> str:
 
 
 def sample_payload(event_type: EventType, organization: str, project: str | None) -> dict[str, Any]:
-    """Return the payload of a test event: the type's example, with the endpoint's scope.
+    """Return the payload of a test event: the type's example, with the organization and project replaced.
 
-    An organization's endpoint has no project, so the example's project remains.
+    If the endpoint belongs to an organization, the example's project is kept.
     """
     reserved = (
         {"project_ref": project} if project is not None and event_type.example.get("project_ref") else {}
@@ -163,8 +163,8 @@ def read_payload(text: str) -> dict[str, Any]:
 class CompiledSchema:
     """A compiled JSON Schema (2020-12). It does not fetch other schemas.
 
-    ``jsonschema-rs`` checks whether a document is valid, because it accepts one within a microsecond. It
-    takes seconds to collect the errors of a large document, so ``jsonschema`` reports them, one at a time.
+    ``jsonschema-rs`` validates a document within a microsecond, but takes seconds to collect the errors of a
+    large document. ``jsonschema`` therefore finds the errors, one at a time.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

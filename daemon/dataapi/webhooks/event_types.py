@@ -1,4 +1,4 @@
-"""Event types of catalogues, and the members that all payloads have.
+"""Event types of catalogues, and the members of every payload.
 
 Types have the form ``v<N>.<area>.<name>``. A change that breaks receivers needs a new version. During the
 transition, both versions are sent (docs/reference/webhooks.md, Versions).
@@ -16,7 +16,7 @@ Payload: TypeAlias = Mapping[str, Any]
 TYPE = re.compile(r"v([1-9][0-9]{0,3})(?:\.[a-z][a-z0-9_]*){2,}")
 
 MAX_WATCHED_LENGTH = 56
-"""Maximum length of a type that a watch publishes. Trigger names contain the type."""
+"""Maximum length of a row change type. Trigger names contain the type."""
 
 ORGANIZATION = {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$"}
 PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
@@ -27,7 +27,7 @@ class Rendering:
     """Converts payloads to an older type.
 
     :ivar type: the older type.
-    :ivar render: returns the older payload for a newer one. The function must be pure and fast.
+    :ivar render: converts a payload. The function must be pure and fast.
     """
 
     type: str
@@ -56,13 +56,13 @@ _KNOWN = "x-known-values"
 def known_values(*values: str) -> dict[str, Any]:
     """Return the schema of a string with a documented set of values. Later versions may extend the set.
 
-    Events to publish can contain only these values, but ``schema_for_receivers`` allows all strings.
+    Published events may contain only these values, but ``schema_for_receivers`` allows all strings.
     """
     return {"type": "string", "enum": list(values), _KNOWN: True}
 
 
 def schema_for_receivers(schema: Any) -> Any:
-    """Return the schema of delivered payloads. It allows other strings than the ``known_values``."""
+    """Return the schema of delivered payloads. It also allows strings that are not ``known_values``."""
     if isinstance(schema, list):
         return [schema_for_receivers(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -73,7 +73,7 @@ def schema_for_receivers(schema: Any) -> Any:
 
 
 def is_operational(event_type: str) -> bool:
-    """Whether only the service publishes events of this type. They are about an endpoint."""
+    """Whether the type is reserved for the service's own events about endpoints."""
     return event_type.startswith("v1.webhook.endpoint.")
 
 
@@ -113,7 +113,7 @@ def row_change(event_type: str, description: str, row: Mapping[str, Any] | None 
 
 
 def any_payload(event_type: str, description: str) -> EventType:
-    """Return an event type of organizations and projects that allows any members in its payload."""
+    """Return an event type for organizations and projects with arbitrary members in its payload."""
     schema = _schema({**PROJECT, "type": ["string", "null"]}, {})
     return EventType(event_type, description, schema, complete_payload({}, "acme", None))
 
@@ -129,7 +129,7 @@ def _schema(project: Mapping[str, Any], members: Mapping[str, Any]) -> dict[str,
         },
         **members,
     }
-    # Other members are allowed, because members may be added to a version of the type.
+    # Other members are allowed, because new members do not require a new version.
     return {
         "type": "object",
         "properties": {**properties, "is_test": {"type": "boolean"}},

@@ -1,4 +1,4 @@
-"""UUIDs of version 7 for endpoints, events and deliveries. They sort by creation time.
+"""Version 7 UUIDs for endpoints, events and deliveries. They sort by creation time.
 
 The schema ``webhooks`` has equivalent SQL functions.
 """

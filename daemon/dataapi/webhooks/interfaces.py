@@ -42,7 +42,7 @@ class IEventPublisher(Interface):
         """Publish an event and return its identifier.
 
         The Deferred fails if the payload does not match the type, or the organization or project is unknown.
-        Within 24 hours, publishing with the same key only returns the first identifier.
+        Publishing again with the same key within 24 hours only returns the first event's identifier.
         """
 
     def submit(
@@ -70,7 +70,7 @@ class IEventSource(Interface):
     """A plugin that publishes events while the daemon runs."""
 
     def start(publisher: IEventPublisher) -> None:  # noqa: N805 - see above
-        """Start. This is called once in each process, when events can be published."""
+        """Start the source. Called once in each process, when events can be published."""
 
     def stop() -> Deferred[None] | None:
-        """Stop. After this returns, or after its Deferred fires, the source must not publish events."""
+        """Stop the source. After this returns or its Deferred fires, the source must not publish events."""

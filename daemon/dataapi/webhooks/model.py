@@ -1,7 +1,6 @@
-"""Values of webhooks, named as in docs/reference/webhooks.md.
+"""Data classes of webhooks, named as in docs/reference/webhooks.md.
 
-Times are aware ``datetime`` values in UTC, and identifiers are ``UUID`` values, unless a field says
-otherwise.
+Times are aware ``datetime`` values in UTC, and identifiers are ``UUID`` values, unless noted otherwise.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class TokenAccess:
     """The access that a token grants to the requested organization and projects.
 
     :ivar early_access: whether the organization has early access. True for an operator's token.
-    :ivar projects: accessible projects among the requested ones, each with its organization.
+    :ivar projects: organization of each requested project that the token may access.
     """
 
     token: Token
@@ -122,7 +121,7 @@ class TokenAccess:
 
 @dataclass(frozen=True, slots=True)
 class DailyStatistics:
-    """Attempts on one day (UTC) to one endpoint, or to all endpoints (None), by outcome.
+    """Numbers of attempts by outcome, for a day (UTC) and an endpoint, or all endpoints (None).
 
     ``slowest_ms`` is the 95th percentile of durations. Durations are None if no attempt was made.
     """
@@ -151,7 +150,7 @@ class NewEndpoint:
 
 
 class EndpointChange(TypedDict, total=False):
-    """Changes of an endpoint. Absent members are not changed.
+    """Changes to an endpoint. Absent members are not changed.
 
     After ``signing_secret`` has changed, deliveries are also signed with the old secret for
     ``grace_seconds``.
@@ -203,7 +202,7 @@ class Event:
     """An endpoint's copy of an event. Receivers deduplicate events by ``id``.
 
     :ivar payload: None if it was deleted.
-    :ivar rendered_from: type of ``payload`` if it is newer than ``type``, for which it was not rendered yet.
+    :ivar rendered_from: newer type of ``payload``, if it has not been converted to ``type`` yet.
     """
 
     id: UUID
@@ -220,7 +219,7 @@ class Delivery:
     :ivar response_code: status code, or 0 if there was no response.
     :ivar error: an ``AttemptError``, or the ``SkipReason`` of a skipped delivery.
     :ivar attempt_timestamp: time of the signature. None if the attempt is pending or was skipped.
-    :ivar next_attempt_at: due time of a pending attempt, or of the retry of a failed one.
+    :ivar next_attempt_at: due time of a pending attempt, or of a failed attempt's retry.
     :ivar endpoint_scope: ``organization`` or ``project``. A project's history includes deliveries to
         endpoints of the organization, without their responses.
     """
@@ -246,7 +245,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilter:
-    """Filter for deliveries. ``since`` is inclusive and ``until`` exclusive. None disables a condition."""
+    """Filters for deliveries. None disables a filter. ``since`` is inclusive, ``until`` is exclusive."""
 
     status: Status | None = None
     event_id: UUID | None = None
@@ -259,7 +258,7 @@ class DeliveryFilter:
 class Cursor:
     """Position of a page of at most ``size`` deliveries, newest first.
 
-    ``after`` lists the next older deliveries, ``before`` the next newer ones.
+    The page contains the next deliveries older than ``after``, or newer than ``before``.
     """
 
     size: int = 20
@@ -312,7 +311,7 @@ class Recovery:
 class NewEvent:
     """An event to publish. ``timestamp`` is None for the current time.
 
-    Within 24 hours, publishing with the same idempotency key only returns the first identifier.
+    Publishing again with the same idempotency key within 24 hours only returns the first event's identifier.
     """
 
     type: str
@@ -324,7 +323,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to make an attempt until the lease ends. The fence detects a later claim."""
+    """The right to make an attempt until the lease ends. ``fence`` detects later claims."""
 
     delivery_id: UUID
     fence: int
@@ -332,14 +331,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class DueWork:
-    """An attempt to make now.
+    """A claimed attempt.
 
     :ivar attempt_number: number of the attempt, starting with 1.
     :ivar waited: seconds between scheduling and claim, by the database's clock. A first attempt is scheduled
         when the event is published, or the test or retry is requested.
-    :ivar body: bytes to sign and send, or None if this older version has not been rendered yet. Then it is
-        rendered from ``rendered_from`` and ``payload``, and stored by ``Queue.rendered``.
-    :ivar rendered_from: newer type of ``payload``, a JSON text.
+    :ivar body: bytes to sign and send. None if ``payload`` must first be converted to ``event_type`` and
+        stored with ``Queue.rendered``.
+    :ivar rendered_from: type of ``payload``, newer than ``event_type``.
     :ivar previous_secret: previous signing secret during the grace period of a rotation.
     :ivar traceparent: trace context of the request that published the event, or "".
     """
@@ -375,7 +374,7 @@ class ClaimResult:
 
 
 class AttemptError(StrEnum):
-    """Reasons for the lack of a complete response (docs/reference/webhooks.md, Attempts).
+    """Reasons why there was no complete response (docs/reference/webhooks.md, Attempts).
 
     ``CONNECT``: the connection failed, or was lost before the response began. ``PROTOCOL``: the response is
     invalid, incomplete, or has too many headers. ``INTERNAL``: the service failed and logged the error.
@@ -415,7 +414,7 @@ class AttemptOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FinishedAttempt:
-    """A finished attempt, and the seconds until the next one, if any."""
+    """A finished attempt, and the seconds until its retry, if any."""
 
     claim: Claim
     outcome: AttemptOutcome
@@ -426,10 +425,10 @@ class FinishedAttempt:
 class QueueStatistics:
     """State of the queue, for metrics. Estimated if the queue is long.
 
-    :ivar waiting: number of rows, including those of later attempts.
+    :ivar waiting: number of rows, including attempts that are not due yet.
     :ivar ready: number of rows that can be claimed now.
-    :ivar oldest_due: age of the oldest unfinished attempt that is due, in seconds, or 0.
-    :ivar failing: number of endpoints with no successful attempt since a delivery failed permanently.
+    :ivar oldest_due: seconds since the oldest unfinished attempt was due, or 0.
+    :ivar failing: number of endpoints with a permanently failed delivery and no later successful attempt.
     """
 
     waiting: int

@@ -1,4 +1,4 @@
-"""Notifications (NOTIFY) as events: their content, and the idempotency keys on which all listeners agree."""
+"""Events published with NOTIFY: their content, and idempotency keys that all listeners agree on."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def read_notification(channel: NotifyChannel, text: str) -> NotifiedEvent | NotA
 
 
 class NotificationKeys:
-    """The idempotency keys of the notifications that a connection receives.
+    """Computes idempotency keys for the notifications that a connection receives.
 
     PostgreSQL has no identifiers for notifications, but delivers them to all listeners in the same order.
-    Each listener sends a unique marker in the transaction of its LISTEN, and all of them number the
-    notifications from the last marker. They therefore compute the same keys for the same notifications.
+    Each listener sends a unique marker in the transaction of its LISTEN, and all listeners number the
+    notifications after the last marker. All listeners therefore compute the same key for a notification.
 
     :param marker: the connection's own marker, a UUID.
-    :param arrived: called when the marker arrives for the first time. Notifications arrive after it.
+    :param arrived: called when the marker first arrives. The connection receives all later notifications.
     :ivar statement: SQL that listens and sends the marker.
     """
 
@@ -75,7 +75,7 @@ class NotificationKeys:
         self._number = 0
 
     def keyed(self, channel: str, payload: str) -> list[tuple[str, str]]:
-        """Return the next notification with its key, or nothing if this listener does not publish it."""
+        """Return the key and payload of the next notification, or an empty list to ignore it."""
         if channel == MARKER_CHANNEL:
             self._last_marker, self._number = payload, 0
             if payload == self._marker and not self._has_arrived:
@@ -85,6 +85,6 @@ class NotificationKeys:
         if self._last_marker is None:
             return []
         self._number += 1
-        # Several event types can have one channel.
+        # Several event types can use the same channel.
         position = f"{self._event_type} {channel} {self._number} {self._last_marker}"
         return [(sha256(position.encode()).hexdigest(), payload)]

@@ -1,4 +1,4 @@
-"""Loading of event catalogues and event sources, and publishing by event sources."""
+"""Loads event catalogues and event sources, and publishes the events of the sources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = Logger(namespace="dataapi.webhooks")
 def installed_catalogue(row_change_types: Iterable[str] = (), notify_types: Iterable[str] = ()) -> Catalogue:
     """Return the combined catalogue of all plugins. A plugin that fails is logged and skipped.
 
-    Types of row changes are added. Types of notifications are added only if no catalogue has them.
+    Types of row changes and notifications are added unless a catalogue contains them.
     """
     catalogues = getPlugins(IEventCatalogue, import_module("dataapi.plugins"))
     catalogue, problems = combine_catalogues(catalogues)
@@ -63,7 +63,7 @@ def installed_sources() -> tuple[IEventSource, ...]:
 
 
 def combine_catalogues(catalogues: Iterable[IEventCatalogue]) -> tuple[Catalogue, tuple[str, ...]]:
-    """Combine catalogues and return the result and the errors of skipped catalogues.
+    """Return the combined catalogue, and the errors of skipped catalogues.
 
     The bundled catalogue comes first, followed by the others in alphabetical order. A catalogue with a
     duplicate type is skipped.
@@ -76,7 +76,7 @@ def combine_catalogues(catalogues: Iterable[IEventCatalogue]) -> tuple[Catalogue
         except Exception as error:
             problems.append(f"{_name(plugin)}: {error!r}")
     catalogue = Catalogue()
-    # A catalogue may render types of a later one, so rejected catalogues are tried again.
+    # A catalogue may refer to types of a later catalogue, so rejected catalogues are tried again.
     while remaining:
         rejected: list[tuple[str, tuple[EventType, ...]]] = []
         reasons: list[str] = []
@@ -102,10 +102,10 @@ def _origin(plugin: object) -> tuple[bool, str]:
 
 
 DATA_EXCEPTION = "22"
-"""Class of SQLSTATEs for values that PostgreSQL cannot store."""
+"""SQLSTATE class of data exceptions."""
 
 TEMPORARY = ("08", "25", "40", "53", "55", "57", "58")
-"""Classes of SQLSTATEs that a retry may resolve, such as lost connections and lack of resources."""
+"""SQLSTATE classes of errors that a retry may resolve, such as lost connections and lack of resources."""
 
 STOP_WITHIN = 5.0
 """Maximum time for a source to stop, in seconds."""
@@ -193,7 +193,7 @@ class SourcePublisher:
 
 
 def _reason_of(error: Exception) -> str | None:
-    """Return why an event can never be published, or None if publishing it later may succeed."""
+    """Return the reason why an event can never be published, or None if a later attempt may succeed."""
     match error:
         case CannotPublish():
             return error.problem.name.lower()

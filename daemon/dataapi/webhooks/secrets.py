@@ -1,7 +1,7 @@
 """Encryption of signing secrets and custom headers with keys from the configuration.
 
 A sealed secret consists of a version byte, a 4-byte key ID, a 12-byte nonce, and AES-256-GCM ciphertext. It
-can only be opened for the endpoint and field that it was sealed for.
+can only be decrypted for the endpoint and field that it was encrypted for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PREFIX_BYTES = len(_VERSION) + _KEY_ID_BYTES
 
 
 class NoEncryptionKey(Exception):
-    """Raised when a secret must be sealed and ``encryption-key`` is not configured."""
+    """Raised when a secret must be encrypted and ``encryption-key`` is not configured."""
 
     def __init__(self) -> None:
         super().__init__("[webhooks] encryption-key is not configured. Run dataapi keys to create one.")
@@ -51,7 +51,7 @@ def read_key(text: str) -> bytes:
 
 
 class Cipher:
-    """Seals with the first key and opens with any key. Keys are base64-encoded.
+    """Encrypts with the first key, and decrypts with any key. Keys are base64-encoded.
 
     ``context`` is the associated data: the endpoint's identifier and the field's name.
     """
@@ -63,7 +63,7 @@ class Cipher:
 
     @property
     def prefix(self) -> bytes:
-        """Prefix of secrets that the first key sealed. Raises ``NoEncryptionKey``."""
+        """Prefix of secrets encrypted with the first key. Raises ``NoEncryptionKey``."""
         if not self._keys:
             raise NoEncryptionKey
         return _VERSION + self._keys[0][0]

@@ -18,12 +18,12 @@ EMPTY = "".join(
     f"delete from webhooks.{table};"
     for table in ("due", "delivery", "request", "event", "idempotency", "endpoint")
 )
-"""Deletes all rows. TRUNCATE of these small tables would take more processor time than most tests."""
+"""Deletes all rows. TRUNCATE of these small tables takes more CPU time than most tests."""
 
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, server: Server) -> Iterator[Database]:
-    """Yield a database for one test. It is migrated unless the test has the marker ``empty_database``."""
+    """Yield a database with the webhooks schema, or an empty one if the test is marked ``empty_database``."""
     is_empty = request.node.get_closest_marker("empty_database") is not None
     created = server.create_database() if is_empty else migrated_copy(server)
     yield created
@@ -32,7 +32,6 @@ def database(request: pytest.FixtureRequest, server: Server) -> Iterator[Databas
 
 @pytest.fixture(scope="module")
 def service(server: Server, reactor: Any) -> Iterator[Management]:
-    """Serve the management API to all tests of a module."""
     with managing(reactor, migrated_copy(server)) as made:
         yield made
 

@@ -62,7 +62,7 @@ MALFORMED_COMMANDS = [
 
 
 class Operator:
-    """Runs the command line against a database.
+    """Runs commands on a database.
 
     :ivar notes: notes that the last command printed to stderr.
     """
@@ -87,20 +87,17 @@ class Operator:
         self._environ["DATAAPI_WEBHOOKS_ENCRYPTION_KEY"] = "\n".join(keys)
 
     def output_of(self, *arguments: str) -> str:
-        """Return the output of a command that succeeds."""
         code, output, self.notes = self.run_command(*arguments)
         assert (code, self.notes[:6]) in ((0, ""), (0, "note: "))
         return output
 
     def error_of(self, *arguments: str, status: int = os.EX_DATAERR) -> str:
-        """Return the error of a command that fails."""
         code, output, errors = self.run_command(*arguments)
         assert (code, output) == (status, "")
         assert len(errors.splitlines()) == 1
         return errors
 
     def run_command(self, *arguments: str) -> tuple[int, str, str]:
-        """Return exit code, output and errors."""
         output, errors = io.StringIO(), io.StringIO()
         code = run(arguments, self._environ, output, errors)
         return code, output.getvalue(), errors.getvalue()
@@ -108,7 +105,7 @@ class Operator:
 
 @pytest.fixture
 def operator(database: Database, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Operator:
-    """Return the command line for this test's database, in a directory without a configuration file."""
+    """Return an operator of this test's database, in a directory without a configuration file."""
     monkeypatch.chdir(str(tmp_path))
     return Operator(database)
 
@@ -429,7 +426,7 @@ async def test_event_publish_prints_the_event_id(database: Database, pool: Pool,
 async def test_event_publish_accepts_an_idempotency_key(
     database: Database, pool: Pool, operator: Operator
 ) -> None:
-    """The key is valid across the command line, HTTP and SQL."""
+    """Idempotency keys are shared by the command line, HTTP and SQL."""
     store = await migrated(database, pool)
     await add_endpoint(store)
     call = ("event", "publish", "--organization", "acme", "v1.organization.member.added", "--payload",
@@ -548,7 +545,7 @@ async def test_row_change_types_can_be_added_and_removed(
     await add_endpoint(store, event_types=(ORDER,))
     database.execute("insert into item values (1)")
     assert [work.event_type for work in await claim(store)] == [ORDER]
-    # Another daemon starts, with its own catalogue.
+    # Another daemon starts with its own event types.
     await store.publisher.sync_event_types({}, ["v1.project.paused"])
     operator.output_of(*watching)
     assert operator.output_of("webhooks", "types", "list") == f"{ORDER}\n"
@@ -587,7 +584,7 @@ async def test_watches_are_listed_with_their_state(
 
     def failures() -> list[str]:
         findings = inspect(Project(REF, "acme", database.uri, db_anon_role="anon"))
-        return [finding.text for finding in findings if "for its watch" in finding.text]
+        return [finding.text for finding in findings if "because of the watch" in finding.text]
 
     try:
         assert operator.output_of("webhooks", "watches") == (
@@ -603,13 +600,13 @@ async def test_watches_are_listed_with_their_state(
         database.execute("alter table item rename size to area; alter table note disable trigger user")
         missing = "columns were renamed or dropped: size; watch the table again"
         assert states() == [f"writes fail: {missing}", "disabled by alter table"]
-        assert failures() == [f"writes to public.item fail for its watch {ORDER}: {missing}"]
+        assert failures() == [f"writes to public.item fail because of the watch {ORDER}: {missing}"]
         with pytest.raises(psycopg2.errors.UndefinedColumn):
             database.execute("insert into item values (1, 2)")
         database.execute("alter table item rename area to size; alter table note enable trigger user")
         database.execute(f"revoke execute on function webhooks.publish_row_changes from {owner}")
         denied = f"role {owner} may not execute webhooks.publish_row_changes"
-        assert failures() == [f"writes to public.item fail for its watch {ORDER}: {denied}"]
+        assert failures() == [f"writes to public.item fail because of the watch {ORDER}: {denied}"]
         database.execute(f"grant execute on function webhooks.publish_row_changes to {owner}")
         database.execute("alter table item owner to postgres; create table child () inherits (item)")
         operator.configure("DATAAPI_WEBHOOKS_ROW_CHANGE_TYPES", "v1.shop.other")

@@ -36,7 +36,7 @@ def url(world: World, receiver: Receiver) -> str:
 
 
 async def finish_all(store: Store) -> list[Delivery]:
-    """Wait until nothing is due and return the records, oldest first."""
+    """Wait until no attempts are due and return the delivery records, oldest first."""
     while await store.queue.next_due() is not None:
         await pause()
     return await records(store)
@@ -145,7 +145,7 @@ async def test_queued_attempts_are_skipped_when_disabled_and_dropped_when_delete
         (Status.SKIPPED, 2),
     ]
     assert len(receiver.received) == 2
-    # The record is visible before the dispatcher has read the result of its statement.
+    # The record is committed before the dispatcher has counted the attempt.
     await until(reactor, lambda: dispatcher.counters.settled == 1)
 
 
@@ -370,7 +370,7 @@ async def test_hanging_endpoints_do_not_delay_others_on_their_host(
         for scope in organizations:
             await publish(store, scope, JOINED)
         await until(reactor, partial(_each_has, responded, expected))
-    # Half of the limit, and one more for an organization that had no attempts in flight.
+    # Half of the concurrency limit, or one more for an organization without attempts in flight.
     assert hanging.total() in (7, 8)
     assert max(hanging.values()) == 1
 

@@ -1,4 +1,4 @@
-"""Endpoint health, secret rotation, rate limits, payload deletion and publishing that ignores rejections."""
+"""Endpoint health, secret rotation, rate limits, payload deletion, and publishing without rejections."""
 
 from __future__ import annotations
 
@@ -65,24 +65,24 @@ async def migrated_with_limit(database: Database, pool: Pool, days: int = 5) -> 
 
 
 async def fail(store: Store, *, for_good: bool = False) -> None:
-    """Publish an event and let its attempt fail."""
+    """Publish an event and make its attempts fail."""
     await publish(store)
     for work in await claim(store):
         await store.queue.finish([failure(work, None if for_good else 3600.0)])
 
 
 def age(database: Database, days: int) -> None:
-    """Move the start of failures some days back."""
+    """Move the recorded start of failures some days back."""
     database.execute("update webhooks.failing set since = since - %s * interval '1 day'", (days,))
 
 
 def events_of(works: tuple[DueWork, ...]) -> list[tuple[str, dict[str, Any]]]:
-    """Return types and payloads of claimed events."""
+    """Return the types and payloads of claimed events."""
     return [(work.event_type, json.loads(work.body or b"{}")["payload"]) for work in works]
 
 
 async def list_deliveries(store: Store, **chosen: Any) -> list[Delivery]:
-    """Return the deliveries to endpoints of the organization and of its project."""
+    """Return the deliveries to endpoints of the organization and its project."""
     pages = [
         await store.history.page(one, None, DeliveryFilter(**chosen), Cursor()) for one in (ACME, PROJECT)
     ]
@@ -241,7 +241,7 @@ async def test_rotated_secret_signs_until_its_grace_period_ends(database: Databa
     await publish(store)
     [work] = await claim(store)
     assert (work.signing_secret, work.previous_secret) == (NEW_SECRET, None)
-    await store.upkeep.run()
+    await store.maintenance.run()
     assert database.execute("select count(*) from webhooks.endpoint where previous_secret is not null") == [
         (0,)
     ]
@@ -322,12 +322,12 @@ async def test_payload_is_deleted_from_history_and_queue(database: Database, poo
     )
     assert read is not None
     assert read[1].payload is None
-    assert len(await claim(store)) == 2, "attempts of the other event"
+    assert len(await claim(store)) == 2, "attempts that deliver the other event"
     for scope in (ACME, PROJECT):
         retried = await store.manual_deliveries.retry(scope, first.claim.delivery_id)
         assert retried == Refused(RefusalReason.NOT_FOUND)
     assert await store.endpoints.delete_payload(PROJECT, other) == 1, (
-        "a project deletes only copies for its own endpoints"
+        "a project can delete only copies for its own endpoints"
     )
 
 
@@ -412,7 +412,7 @@ def reject_with_payload(work: DueWork) -> FinishedAttempt:
 
 @contextmanager
 def locking(database: Database, statement: str) -> Iterator[None]:
-    """Hold the locks of a statement during the block."""
+    """Hold the locks that a statement acquires until the block ends."""
     connection = psycopg2.connect(database.admin_uri)
     try:
         connection.cursor().execute(statement)
@@ -422,7 +422,6 @@ def locking(database: Database, statement: str) -> Iterator[None]:
 
 
 def waiting_for_locks(database: Database) -> int:
-    """Return the number of sessions that wait for locks."""
     [(number,)] = database.execute(
         "select count(*) from pg_stat_activity"
         " where wait_event_type = 'Lock' and datname = current_database()"

@@ -39,13 +39,12 @@ INVALID = 400, "bad_request.validation"
 
 
 def path(operation: ManagementOperation, scope: str, **identifiers: str) -> str:
-    """Return an operation's path in a scope. Identifiers that are not given do not exist."""
+    """Return an operation's path in a scope. By default, the IDs are of resources that do not exist."""
     names = {"endpoint_id": NO_SUCH, "delivery_id": NO_SUCH, "event_id": NO_SUCH, **identifiers}
     return scope + operation.path.format(**names)
 
 
 def body(operation: ManagementOperation) -> Any:
-    """Return a valid body for an operation."""
     return {
         "createEndpoint": endpoint(),
         "changeEndpoint": document("endpoint", description="changed"),

@@ -1,6 +1,6 @@
-"""Every operation returns each error code that its description lists.
+"""Every operation returns each error code that its OpenAPI description lists.
 
-The client of these tests checks the reverse: it rejects codes that the description does not list.
+The tests' client checks the reverse: it rejects codes that the description does not list.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SERVER_CODES = {
     ErrorCode.INTERNAL,
     ErrorCode.TIMEOUT,
 }
-"""Codes of failures and of the server that serves the API."""
+"""Codes of internal errors and of the HTTP server. They do not depend on the operation."""
 
 BODIES: dict[str, dict[str, Any]] = {
     "createEndpoint": endpoint(),
@@ -67,11 +67,11 @@ CASES = [
 ]
 
 PATH_IDS = ("endpoint_id", "delivery_id", "event_id")
-"""Path parameters other than those of the scope."""
+"""Path parameters, except the scope."""
 
 
 class OperationRequest:
-    """A valid request to an operation, to be made invalid with ``change``."""
+    """A valid request to an operation. ``change`` makes it invalid."""
 
     def __init__(self, api: Management, operation: ManagementOperation, path: str) -> None:
         self._api = api
@@ -85,7 +85,7 @@ class OperationRequest:
         self._headers: dict[str, str] = {}
 
     async def prepare(self) -> None:
-        """Create the records that the path names."""
+        """Create the records that the path identifies."""
         if "{token_id}" in self._path:
             access = await self._api.store.directory.access(await self._api.new_token())
             assert access is not None
@@ -144,7 +144,7 @@ class OperationRequest:
                 await self._change_endpoints(code)
 
     async def _repeat(self, code: ErrorCode) -> None:
-        """Store a request with the same idempotency key, either identical or different."""
+        """Store an identical or a different request with the same idempotency key."""
         self._headers["idempotency-key"] = str(uuid4())
         token = self._token or self._api.token
         access = await self._api.store.directory.access(token)
@@ -177,7 +177,7 @@ class OperationRequest:
                     f" from webhooks.endpoint, generate_series(2, {MAX_ENDPOINTS})"
                 )
             case _:
-                pytest.fail(f"no request is known that fails with {code}")
+                pytest.fail(f"the test contains no request that fails with {code}")
 
     def _attributes(self, **changes: Any) -> None:
         data = self._body["data"]
@@ -187,7 +187,7 @@ class OperationRequest:
         self._api.database.execute(statement)
 
     async def send(self) -> Answer:
-        """Send the request. When publishing, the body names the scope."""
+        """Send the request. Publishing requires the scope in the body."""
         if self._operation.name == "publishEvent" and isinstance(self._body, dict):
             self._attributes(**self._parameters)
             self._body["meta"] = {"idempotency_key": str(uuid4())}

@@ -37,12 +37,10 @@ NAMES = {
 
 
 async def list_ids(api: Management, target: str) -> list[str]:
-    """Return the IDs on a page."""
     return [record["id"] for record in (await api.send("GET", target)).data]
 
 
 async def finish(api: Management, *, ok: bool, retry_in: float | None = None, **named: Any) -> None:
-    """Finish all attempts that are due."""
     work = await claim(api.store)
     done = [success(one, **named) if ok else failure(one, retry_in, **named) for one in work]
     await api.store.queue.finish(done)
@@ -312,7 +310,7 @@ async def test_retry_and_recovery_are_rejected_if_the_endpoint_is_disabled(api: 
 
 
 async def test_test_events_and_retries_share_a_rate_limit(api: Management, reactor: Any) -> None:
-    """The limit is 10 per minute and endpoint, counted across all daemons."""
+    """The limit is 10 per minute and endpoint, across all daemons."""
     made, free = await api.create(), await api.create()
     one = f"{ORGANIZATION}/endpoints/{made['id']}"
     sent = await api.send("POST", f"{one}/test")

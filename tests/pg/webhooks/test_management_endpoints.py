@@ -288,7 +288,7 @@ async def test_invalid_urls_are_rejected(api: Management, method: str, url: str)
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("name", ["inside", "mixed"])
 async def test_urls_with_reserved_addresses_are_rejected(api: Management, method: str, name: str) -> None:
-    """A host with one reserved address among others is rejected too."""
+    """A host is rejected even if only one of its addresses is reserved."""
     await expect_rejection(api, method, f"https://{name}.example/", "reserved_address")
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the management API, and checks of the API against it with Schemathesis."""
+"""The OpenAPI description of the management API and its verification with Schemathesis."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def api(database: Database, reactor: Any) -> Iterator[Management]:
 
 
 def routes() -> set[str]:
-    """Return the application's URL rules for the management API."""
+    """Return the management API's URL rules from the application."""
 
     class Never:
         enabled = True
@@ -156,12 +156,12 @@ def test_error_codes_are_described_with_their_meaning() -> None:
                     codes |= {(int(status), *one) for one in _codes(described, response)}
     declared_codes = {(one.status, one.code, one.meaning) for one in ErrorCode}
     assert codes == declared_codes - {(404, "not_found", ErrorCode.NOT_FOUND.meaning)}, (
-        "no operation returns it"
+        "no operation returns this code"
     )
 
 
 def _codes(described: Any, response: Any) -> set[tuple[str, str]]:
-    """Return the codes of a response and their meanings."""
+    """Return the error codes of a response and their meanings."""
     if "$ref" in response:
         response = described["components"]["responses"][response["$ref"].rpartition("/")[2]]
     meanings = dict(re.findall(r"^- `([^`]+)`: (.*)$", response["description"], re.MULTILINE))
@@ -188,7 +188,7 @@ async def test_description_is_public(api: Management) -> None:
 @pytest.mark.campaign
 @pytest.mark.time_limit(float(SECONDS) + 300)
 async def test_schemathesis_finds_no_problems(api: Management, reactor: Any, tmp_path: Path) -> None:
-    """``SCHEMATHESIS_SECONDS`` and ``SCHEMATHESIS_SEED`` set its duration and random seed."""
+    """``SCHEMATHESIS_SECONDS`` and ``SCHEMATHESIS_SEED`` set the duration and the random seed."""
     deliveries = [await api.delivery(scope) for scope in SCOPES]
     configuration = CONFIGURATION.format(
         slug=ACME.organization, ref=REF, of_organization=deliveries[0], of_project=deliveries[1]

@@ -47,14 +47,14 @@ class Operator:
         ).status == 201
 
     async def token(self, *permissions: str, **attributes: Any) -> Any:
-        """Create a token of ``umbrella`` and return its record."""
+        """Create a token for ``umbrella`` and return its record."""
         body = document("token", permissions=permissions or ["webhooks:read", "webhooks:write"], **attributes)
         return (await self.send("POST", f"{UMBRELLA}/tokens", body)).data
 
 
 @pytest.fixture
 def operator(api: Management) -> Iterator[Operator]:
-    """Return an operator. The organization ``umbrella`` does not exist."""
+    """Return an operator. Organizations that the test creates are deleted after the test."""
     yield Operator(api)
     api.database.execute("delete from webhooks.organization where slug not in ('acme', 'globex', 'initech')")
 
@@ -230,7 +230,7 @@ async def test_deleting_an_organization_deletes_its_data(operator: Operator) -> 
     assert database.execute("select id::text from webhooks.endpoint") == [(str(other.id),)]
     assert database.execute("select endpoint_id::text from webhooks.due") == [(str(other.id),)]
     assert database.execute("select organization_slug from webhooks.idempotency") == [("acme",)]
-    await store.upkeep.run()
+    await store.maintenance.run()
     assert database.execute("select count(*) from webhooks.delivery") == [(0,)]
     assert database.execute("select count(*) from webhooks.event") == [(1,)]
     await operator.organize()
@@ -404,7 +404,7 @@ async def test_key_can_be_reused_after_an_error_and_after_a_day(operator: Operat
         await operator.send("POST", ORGANIZATIONS, document("organization", slug="late"), headers=headers)
     ).data
     operator.api.database.execute("update webhooks.answer set created_at = now() - interval '24 hours'")
-    await operator.api.store.upkeep.run()
+    await operator.api.store.maintenance.run()
     assert operator.api.database.execute("select key from webhooks.answer") == []
 
 

@@ -35,14 +35,14 @@ SCOPED = [one for one in OPERATIONS if one.scoped]
 
 
 async def create_link(api: Management, token: str | None = "", **attributes: Any) -> Any:
-    """Create a portal link of acme and return its attributes."""
+    """Create a portal link for acme and return its attributes."""
     response = await api.send("POST", LINKS, document("portal_link", **attributes), token=token)
     assert response.status == 201, response.body
     return {**response.data["attributes"], "id": response.data["id"]}
 
 
 def token_of(made: Any) -> str:
-    """Return the token of a link. It is in the URL fragment, to keep it out of logs and referrers."""
+    """Return a link's token from the URL fragment. Fragments do not appear in logs and Referer headers."""
     path, _, token = made["path"].partition("#")
     assert path == "/portal"
     return str(token)
@@ -214,11 +214,11 @@ async def test_read_only_link_hides_custom_header_values(api: Management) -> Non
         assert response.data["attributes"]["custom_headers"] == {"X-Key": "s3cret"}
 
 
-async def test_expired_link_is_rejected_and_deleted_by_upkeep(api: Management) -> None:
+async def test_expired_link_is_rejected_and_deleted_by_maintenance(api: Management) -> None:
     ended, lasting = await create_link(api), await create_link(api)
     api.database.execute("update webhooks.token set expires_at = now() where id = %s", (ended["id"],))
     assert (await api.send("GET", f"{PROJECT}/endpoints", token=token_of(ended))).refusal == UNAUTHORIZED
-    await api.store.upkeep.run()
+    await api.store.maintenance.run()
     remaining = {
         str(one) for (one,) in api.database.execute("select id from webhooks.token where portal <> '{}'")
     }
@@ -259,7 +259,7 @@ async def test_project_link_ends_when_the_project_is_transferred(api: Management
 
 
 async def test_no_link_is_created_while_its_project_is_transferred(reactor: Any, api: Management) -> None:
-    """The transfer would not revoke such a link."""
+    """The transfer of the project would not revoke such a link."""
     ref = "departsdepartsdepart"
     await api.store.directory.create_project(ref, "acme")
     moving = psycopg2.connect(api.database.admin_uri)

@@ -18,7 +18,6 @@ JSON = {"content-type": "application/json"}
 
 
 async def bodies(api: Management) -> list[Any]:
-    """Claim all due deliveries and return their bodies."""
     return [json.loads(work.body or b"") for work in await claim(api.store)]
 
 
@@ -85,7 +84,7 @@ NUMBERS = "[0.30000000000000000001, 1.10, 123456789012345678, 123456789012345678
 
 
 def numbered(key: str, numbers: str, **members: Any) -> bytes:
-    """Return a request body for an event with these numbers in its payload."""
+    """Return a request body for an event. The payload contains the JSON text ``numbers``."""
     whole = event(
         key, type=MEMBER_ADDED, project_ref=None, payload={"member": MEMBER, "numbers": "NUMBERS", **members}
     )
@@ -110,7 +109,7 @@ async def test_numbers_preserve_their_digits(api: Management, in_list: bool) -> 
 async def test_numbers_that_python_cannot_represent_are_preserved(
     api: Management, number: str, sent: str
 ) -> None:
-    """PostgreSQL expands exponents."""
+    """PostgreSQL returns numbers without exponents."""
     await api.create()
     assert (await api.send("POST", EVENTS, numbered("one", number), headers=JSON)).status == 201
     [work] = await claim(api.store)

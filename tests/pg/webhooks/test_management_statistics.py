@@ -27,7 +27,7 @@ def finished_attempt(work: DueWork, milliseconds: int, *, success: bool = True) 
 
 
 async def statistics(api: Management, query: str = "", scope: str = ORGANIZATION) -> dict[Any, Any]:
-    """Return counts and durations by endpoint. The test must finish within a day."""
+    """Return counts and durations by endpoint."""
     rows = [one["attributes"] for one in (await api.send("GET", f"{scope}/statistics{query}")).data]
     return {row["endpoint_id"]: {name: row[name] for name in row if name != "endpoint_id"} for row in rows}
 

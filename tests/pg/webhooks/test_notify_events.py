@@ -41,10 +41,10 @@ LONGEST = 7999
 
 
 class Listening:
-    """Event sources that share a publisher, like several processes.
+    """Several event sources that share a publisher, like processes that share a database.
 
-    :ivar publisher: records the events, each idempotency key once.
-    :ivar logged: the log.
+    :ivar publisher: records events, but only one per idempotency key.
+    :ivar logged: events of the log.
     """
 
     def __init__(self, reactor: Any, uri: str, logged: Sequence[dict[str, Any]]) -> None:
@@ -55,7 +55,7 @@ class Listening:
         self.publisher = self.configured(CHANNEL)
 
     def configured(self, *channels: NotifyChannel) -> RecordingPublisher:
-        """Let sources listen on these channels from now on, and return their publisher."""
+        """Make new sources listen on these channels and return their publisher."""
         notify = tuple(replace(channel, db_uri=channel.db_uri or self._uri) for channel in channels)
         catalogue = installed_catalogue((), [channel.event_type for channel in notify])
         self.publisher = RecordingPublisher(catalogue, Settings((), notify=notify), self.reactor)
@@ -89,7 +89,7 @@ class Listening:
         return [event.payload["number"] for event in self.publisher.events]
 
     async def received(self, *numbers: int) -> None:
-        """Wait for events with these numbers, in this order and no others."""
+        """Wait for events with exactly these numbers, in this order."""
         await until(self.reactor, lambda: len(self.numbers) >= len(numbers))
         assert self.numbers == list(numbers)
 
@@ -172,7 +172,7 @@ async def test_several_processes_publish_each_notification_once(
     await listening.listen()
     send(database, 2, 2, 3)
     await listening.received(1, 1, 2, 2, 3)
-    # The loss of all connections, and then of one process.
+    # All connections are lost. Later, one process stops.
     server.terminate_backends(database)
     await until(listening.reactor, lambda: listening.count("listening") == 4)
     send(database, 4)
@@ -280,7 +280,7 @@ INVALID = {
         '{"tenant": "acme", "actor": "sensitive"}', '{"tenant": "acme", "is_test": "sensitive"}',
     ],
 }  # fmt: skip
-"""Payloads by the reason why they are rejected."""
+"""Invalid payloads, by the reason for their rejection."""
 
 
 async def test_invalid_payloads_are_counted_and_logged_once_without_their_content(
@@ -307,7 +307,7 @@ async def test_invalid_payloads_are_counted_and_logged_once_without_their_conten
 
 
 async def test_listener_survives_bytes_that_are_not_utf8(listening: Listening, server: Server) -> None:
-    """PostgreSQL closes the connection of the listener when it cannot convert a notification."""
+    """PostgreSQL closes the listener's connection if a notification cannot be converted to UTF-8."""
     server.admin.execute("create database bytes template template0 encoding 'SQL_ASCII' locale 'C'")
     database = server.database("bytes")
     listening.configured(replace(CHANNEL, db_uri=database.direct_uri))
@@ -339,7 +339,7 @@ async def test_longest_payloads_are_published_unchanged(listening: Listening, da
 async def test_server_stores_notifications_while_events_wait(
     listening: Listening, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory is bounded while the database of webhooks is unavailable."""
+    """The daemon's memory is bounded while the webhooks database is unavailable."""
     source = await listening.listen()
     [listener] = source._listeners
     publish, waiting = listening.publisher.submit, list[defer.Deferred[None]]()
@@ -384,7 +384,7 @@ async def test_stop_closes_the_connection_and_publishes_what_was_received(
 async def test_notification_is_delivered_as_a_webhook(
     database: Database, server: Server, world: World, reactor: Any
 ) -> None:
-    """The source may be another database than the one of webhooks."""
+    """Notifications may come from another database than the webhooks database."""
     allow_migrations(database)
     section = Webhooks(encryption_key=(KEY,), allow_addresses=("127.0.0.0/8",))
     channel = replace(CHANNEL, db_uri=server.database("postgres").direct_uri)

@@ -31,7 +31,7 @@ SECTION = Webhooks(encryption_key=(KEY,), allow_addresses=("127.0.0.0/8",), retr
 
 @pytest.fixture
 def part(reactor: Any, database: Database) -> Iterator[WebhooksPart]:
-    """Return webhooks that have not been started, and stop them after the test."""
+    """Yield the webhooks part before it is started. It is stopped after the test."""
     made = WebhooksPart(reactor, Settings((Project(REF, "acme", database.uri),), webhooks=SECTION))
     yield made
     run(made.drain(0.5))
@@ -78,7 +78,6 @@ async def test_frozen_connections_are_reported_and_deliveries_continue(
 
 
 async def create_organization(part: WebhooksPart) -> None:
-    """Create the organization and its project."""
     await part.store.directory.create_organization(ACME.organization, early_access=True)
     await part.store.directory.create_project(REF, ACME.organization)
 
@@ -188,7 +187,7 @@ async def test_deliveries_resume_soon_after_a_long_outage(
     await create_organization(part)
     receiver = Receiver()
     await add_endpoint(part.store, url=f"http://127.0.0.1:{world.listen(receiver)}/")
-    # The first wait has the maximum length, as after many failures.
+    # Make the first wait as long as the wait after many failures.
     monkeypatch.setattr(Backoff, "after", lambda backoff, _failures: backoff.longest)
     await threads.deferToThread(server.stop)
     try:
@@ -196,7 +195,7 @@ async def test_deliveries_resume_soon_after_a_long_outage(
         await pause(0.2)
     finally:
         await threads.deferToThread(server.start)
-    # A wait of that length would exceed the test's time limit.
+    # A completed wait would exceed the test's time limit.
     await until(reactor, lambda: part.state().database_available)
     await publish(part.store)
     await until(reactor, lambda: bool(receiver.received))
@@ -206,7 +205,7 @@ async def test_deliveries_resume_soon_after_a_long_outage(
 async def test_process_reports_its_lost_session_until_it_succeeds(
     part: WebhooksPart, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise other processes would take over deliveries that it is making."""
+    """Otherwise, other processes would repeat deliveries that this process is still making."""
     allow_migrations(database)
     await part.start()
     leave, failures = part.store.queue.leave, [DatabaseUnavailable(503, "PGRST001", "away")] * 2

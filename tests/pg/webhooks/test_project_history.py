@@ -1,4 +1,4 @@
-"""The history of a project, with deliveries to the organization's endpoints (reference, Deliveries)."""
+"""A project's history includes deliveries to the organization's endpoints (reference, Deliveries)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ OTHERS = "othersothersothersot"
 
 
 async def create_both(api: Management) -> tuple[str, str]:
-    """Create an organization endpoint and a project endpoint, and return their ids."""
     theirs = await api.create(ORGANIZATION, url="https://receiver.example/of/the/organization")
     return theirs["id"], (await api.create(PROJECT))["id"]
 
@@ -51,7 +50,7 @@ async def test_both_deliveries_of_a_project_event_are_listed(api: Management) ->
 
 
 async def test_response_of_the_organizations_receiver_is_not_shown(api: Management) -> None:
-    """Response headers may contain the URL, for example in a redirect."""
+    """Response headers may contain the endpoint's URL, for example in a redirect."""
     theirs, _ = await create_both(api)
     await publish(api.store)
     headers = (("location", "https://receiver.example/of/the/organization"),)
@@ -170,12 +169,11 @@ class Explained:
         self.passed_over = 0
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Explain a statement and return no rows."""
         [(plan,)] = await self._pool.fetch(f"explain (analyze, format json) {text}", values)
         nodes = [json.loads(bytes(plan))[0]["Plan"]]
         while nodes:
             node = nodes.pop()
-            # Queued deliveries are filtered by type in their index.
+            # The index of queued deliveries includes the type, so filtering them is cheap.
             if node.get("Relation Name") != "due":
                 self.passed_over += node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
             nodes += node.get("Plans", [])

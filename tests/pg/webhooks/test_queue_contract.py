@@ -1,4 +1,4 @@
-"""The fake queue of the dispatcher's tests behaves like the real one."""
+"""The dispatcher tests' fake queue behaves like the real queue."""
 
 from __future__ import annotations
 

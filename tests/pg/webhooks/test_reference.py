@@ -72,9 +72,9 @@ class Platform:
     async def deliver(
         self, now: Callable[[], float] = lambda: 1.0, *, names: Any = None, rules: Webhooks = QUICK
     ) -> Dispatcher:
-        """Start a dispatcher, as a daemon does.
+        """Start a dispatcher with its own connections.
 
-        :param now: wall clock for signatures.
+        :param now: clock for timestamps of signatures.
         """
         uri = self.api.database.uri
         pool = Pool(self._reactor, uri, size=2)
@@ -111,14 +111,13 @@ class Platform:
         assert (await self.api.send("POST", "/v1/webhooks/events", sent)).status == 201
 
     async def finish_all(self) -> list[dict[str, Any]]:
-        """Wait until nothing is due and return the records of acme's endpoints, oldest first."""
+        """Wait until no attempts are due and return acme's delivery records, oldest first."""
         while self.api.database.execute("select 1 from webhooks.due limit 1"):
             await pause()
         records = (await self.api.send("GET", f"{ORGANIZATION}/deliveries?page[size]=100")).data
         return [one["attributes"] for one in reversed(records)]
 
     async def received(self, count: int = 1) -> Sequence[Received]:
-        """Wait for a number of requests and return all requests."""
         while len(self.receiver.received) < count:
             await pause()
         return self.receiver.received
@@ -130,7 +129,7 @@ class Platform:
 
 @pytest.fixture
 def platform(api: Management, reactor: Any, world: World) -> Iterator[Platform]:
-    """Return webhooks without endpoints, events and deliveries."""
+    """Return a platform without endpoints, events and deliveries."""
     made = Platform(reactor, api, world)
     yield made
     made.stop()
@@ -138,7 +137,6 @@ def platform(api: Management, reactor: Any, world: World) -> Iterator[Platform]:
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """Return everything that is logged during the test, with tracebacks and fields."""
     texts: list[str] = []
 
     def observe(entry: LogEvent) -> None:
@@ -359,7 +357,7 @@ async def test_endpoint_deleted_during_an_attempt_leaves_no_rows(
 async def test_endpoint_change_applies_to_claimed_attempts(
     platform: Platform, world: World, change: dict[str, Any] | None, sent: int, status: str | None
 ) -> None:
-    """40 of 80 attempts are in flight or done when the endpoint changes. The rest are already claimed."""
+    """When the endpoint changes, all 80 attempts are claimed, and 40 of them are in flight or finished."""
     pending_requests: list[Received] = []
 
     def respond(request: Received) -> None:
@@ -476,7 +474,7 @@ async def test_secrets_are_not_stored_shown_or_logged_in_plain_text(
     ]
     figures = str(dispatcher.counters.snapshot(0, await platform.api.store.queue.statistics()))
     assert any(made["id"] in text for text in stored)
-    assert any("attempt 5" in text for text in logged), "attempts are logged"
+    assert any("attempt 5" in text for text in logged), "log entries of attempts"
     for name, secret in secrets.items():
         shapes = (secret, secret.encode().hex())
         for text in (*stored, *logged, figures):

@@ -195,7 +195,7 @@ async def test_key_rotation_keeps_concurrent_changes(database: Database, pool: P
     between = make_store(pool, Cipher([newest, KEY]), 14)
 
     class ChangesDuringRotation:
-        """Changes and deletes endpoints right before the first one is replaced."""
+        """Changes and deletes endpoints just before the rotation replaces the first secret."""
 
         done = False
 
@@ -253,12 +253,12 @@ async def test_endpoint_with_many_rows_is_deleted_immediately(
     assert await store.history.statistics(ACME, None, None) == ()
     assert await store.manual_deliveries.retry(ACME, UUID(record)) == Refused(RefusalReason.NOT_FOUND)
     assert {work.endpoint_id for work in await claim(store)} <= {one.id for one in remaining}
-    store.upkeep._batch_size = 700
-    assert (await store.upkeep.run()).removed > left
+    store.maintenance._batch_size = 700
+    assert (await store.maintenance.run()).removed > left
     for table, left_in in (("delivery", []), ("due", remaining), ("event", remaining)):
         rows = database.execute(f"select distinct endpoint_id::text from webhooks.{table}")
         assert {UUID(identifier) for (identifier,) in rows} == {one.id for one in left_in}, table
-    assert (await store.upkeep.run()).removed == 0
+    assert (await store.maintenance.run()).removed == 0
 
 
 async def test_deletion_survives_a_deadlock_with_outcomes(
@@ -271,7 +271,7 @@ async def test_deletion_survives_a_deadlock_with_outcomes(
     first, second = sorted(str(work.claim.delivery_id) for work in await claim(store))
     lock = "select 1 from webhooks.due where delivery_id = %s for update"
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
-        # The deletion must detect the deadlock first.
+        # PostgreSQL must abort the deletion, not the other transaction.
         cursor.execute("set deadlock_timeout = '1min'")
         cursor.execute(lock, (second,))
         deleting = Deferred.fromCoroutine(store.endpoints.delete(ACME, endpoint.id))

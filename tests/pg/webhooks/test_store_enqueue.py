@@ -45,19 +45,19 @@ PUBLISH = "select webhooks.publish(%s, %s, %s, %s, %s)"
 
 
 async def bodies(store: Store) -> list[dict[str, Any]]:
-    """Claim everything and return the bodies to send, each with its endpoint."""
+    """Claim all attempts and return their bodies with the endpoint IDs."""
     works = await claim(store)
     return [{"endpoint": work.endpoint_id, **json.loads(work.body or b"{}")} for work in works]
 
 
 def counts(database: Database) -> tuple[int, ...]:
-    """Return the numbers of events, due rows and idempotency keys."""
+    """Return the numbers of events, due attempts and idempotency keys."""
     tables = ("event", "due", "idempotency")
     return tuple(database.execute(f"select count(*) from webhooks.{one}")[0][0] for one in tables)
 
 
 class App:
-    """An application's ordinary role."""
+    """An application's role without privileges on the webhooks schema."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -66,7 +66,7 @@ class App:
         database.execute(f"create role {self.role} login")
 
     def allow_publishing(self) -> None:
-        """Grant the privileges that the comment on the function lists."""
+        """Grant the privileges that the SQL comment on webhooks.publish lists."""
         self._database.execute(
             f"grant usage on schema webhooks to {self.role};"
             f"grant execute on function webhooks.publish to {self.role}"
@@ -78,7 +78,6 @@ class App:
 
 @pytest.fixture
 def app(database: Database) -> Iterator[App]:
-    """Return a role for this test."""
     made = App(database)
     yield made
     made.remove()
@@ -259,14 +258,14 @@ async def test_idempotency_key_expires_after_24_hours(database: Database, pool: 
     first = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
     database.execute("update webhooks.idempotency set created_at = now() - interval '23 h 59 min'")
     assert await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key")) == first
-    assert (await store.upkeep.run()).keys == 0
+    assert (await store.maintenance.run()).keys == 0
     database.execute("update webhooks.idempotency set created_at = now() - interval '24 h'")
     second = await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key"))
     assert second != first
     assert await store.publisher.publish(NewEvent(PAUSED, PROJECT, {}, "key")) == second
     assert len(await bodies(store)) == 2
     database.execute("update webhooks.idempotency set created_at = now() - interval '24 h'")
-    assert (await store.upkeep.run()).keys == 1
+    assert (await store.maintenance.run()).keys == 1
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -302,7 +301,6 @@ async def test_concurrent_use_of_a_key_raises_one_event(
 
 
 def _wait_for_lock(database: Database) -> None:
-    """Wait until a statement is blocked by another transaction."""
     query = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
     wait_for(lambda: database.execute(query), "a statement that waits")
 
@@ -370,7 +368,7 @@ async def test_comment_on_the_function_lists_its_errors(database: Database, pool
 
 
 async def test_payload_size_is_limited(database: Database, pool: Pool) -> None:
-    """The limit keeps a daemon's claimed batch small enough for its memory."""
+    """The limit bounds the memory that a daemon needs for a batch of claimed attempts."""
     store = await migrated(database, pool)
     maximum = 256 * 1024 - len('{"a": ""}')
     await publish(store, a="x" * maximum)

@@ -53,13 +53,12 @@ MOVED = {"delivery": ["id", "event_id"], "due": ["delivery_id", "event_id"], "ev
 
 
 async def list_ids(store: Store, scope: Scope = ACME, size: int = 100, **wanted: Any) -> list[UUID]:
-    """Return the ids of a scope's deliveries that match a filter."""
     page = await store.history.page(scope, None, DeliveryFilter(**wanted), Cursor(size))
     return [record.id for record in page.deliveries]
 
 
 def age(database: Database, days: float) -> None:
-    """Age all deliveries, due attempts and events by a number of days."""
+    """Move all deliveries, due attempts and events a number of days into the past."""
     passed = f"interval '{days} days'"
     older = (
         f"(left(replace(webhooks.uuid_floor(webhooks.uuid_time(%s) - {passed})::text, '-', ''), 12)"
@@ -136,7 +135,6 @@ class Explained:
         self.pages = 0
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Explain a statement and return no rows."""
         [(plan,)] = await self._pool.fetch(f"explain (analyze, buffers, format json) {text}", values)
         nodes = [json.loads(bytes(plan))[0]["Plan"]]
         self.pages += nodes[0]["Shared Hit Blocks"] + nodes[0]["Shared Read Blocks"]
@@ -312,13 +310,13 @@ async def test_retried_event_outlives_its_first_delivery(database: Database, poo
     [again] = await claim(store)
     await store.queue.finish([success(again)])
     age(database, 13.5)
-    assert (await store.upkeep.run()).events == 1
+    assert (await store.maintenance.run()).events == 1
     [still] = await list_ids(store)
     delivery = await store.history.read(ACME, still)
     assert delivery is not None
     assert (delivery[0].trigger, delivery[1].type) == (Trigger.MANUAL, PAUSED)
     age(database, 2)
-    assert (await store.upkeep.run()).events == 1
+    assert (await store.maintenance.run()).events == 1
     assert await list_ids(store) == []
 
 
@@ -334,7 +332,7 @@ async def test_event_outlives_attempts_delayed_by_an_outage(
     [last] = await claim(store)
     await store.queue.finish([success(last)])
     age(database, 13.9)
-    assert (await store.upkeep.run()).events == 0
+    assert (await store.maintenance.run()).events == 0
     [identifier] = await list_ids(store)
     delivery = await store.history.read(ACME, identifier)
     assert delivery is not None
@@ -456,7 +454,7 @@ async def test_recovery_skips_events_delivered_days_later(database: Database, po
     assert work.event_id != retried.event_id
 
 
-async def test_upkeep_drops_expired_partitions_and_keeps_queued_events(
+async def test_maintenance_drops_expired_partitions_and_keeps_queued_events(
     database: Database, pool: Pool
 ) -> None:
     store = await migrated(database, pool)
@@ -466,23 +464,23 @@ async def test_upkeep_drops_expired_partitions_and_keeps_queued_events(
     done, due = await claim(store, lease=0.0)
     await store.queue.finish([success(done)])
     age(database, 20)
-    await store.upkeep.run()
+    await store.maintenance.run()
     assert database.execute("select count(*) from webhooks.event") == [(1,)]
     [late] = await claim(store)
     assert late.body == due.body
     assert await store.queue.finish([failure(late, 0.0)]) == {late.claim.delivery_id}
     [second] = await claim(store)
     await store.queue.finish([success(second)])
-    result = await store.upkeep.run()
+    result = await store.maintenance.run()
     assert result.dropped >= 1
     assert await list_ids(store) == [second.claim.delivery_id]
     assert (await store.history.page(ACME, endpoint.id, ALL, Cursor())).deliveries[0].status is Status.SUCCESS
     assert await store.history.read(ACME, second.claim.delivery_id) is not None
 
 
-async def test_upkeep_creates_partitions_ahead_of_time(database: Database, pool: Pool) -> None:
+async def test_maintenance_creates_partitions_ahead_of_time(database: Database, pool: Pool) -> None:
     store = await migrated(database, pool)
-    result = await store.upkeep.run()
+    result = await store.maintenance.run()
     assert (result.created, result.dropped, result.events, result.keys) == (0, 0, 0, 0)
     [(last,)] = database.execute(
         "select max(inhrelid::regclass::text) from pg_inherits "
@@ -492,7 +490,6 @@ async def test_upkeep_creates_partitions_ahead_of_time(database: Database, pool:
 
 
 def add_old_partitions(database: Database, count: int) -> None:
-    """Add the partitions of the first days of 2020."""
     for day in range(1, count + 1):
         database.execute(
             f"create table webhooks.delivery_2020010{day} partition of webhooks.delivery for values"
@@ -514,18 +511,18 @@ async def test_locked_partition_does_not_prevent_new_partitions(database: Databa
     try:
         with reader.cursor() as cursor:
             cursor.execute("select count(*) from webhooks.delivery_20200101")
-        result = await store.upkeep.run()
-        # A session that is merely closed may hold its locks for a moment longer.
+        result = await store.maintenance.run()
+        # Closing the connection would not immediately release the session's locks.
         reader.rollback()
     finally:
         reader.close()
     assert (result.created, result.dropped) == (1, 2)
-    result = await store.upkeep.run()
+    result = await store.maintenance.run()
     assert (result.created, result.dropped) == (0, 1)
 
 
 async def test_partitions_are_dropped_one_at_a_time(database: Database, pool: Pool) -> None:
-    """Each is dropped in its own transaction, so no session waits for all of them."""
+    """Each partition is dropped in its own transaction, so no session has to wait for all of them."""
     await migrated(database, pool)
     add_old_partitions(database, 2)
     drop = "select webhooks.drop_partition('14 days')"
@@ -542,8 +539,8 @@ async def test_old_events_are_deleted_in_batches(database: Database, pool: Pool,
         await publish(store)
     await store.queue.finish([success(work) for work in await claim(store)])
     age(database, 16)
-    store.upkeep._batch_size = batch_size
-    assert (await store.upkeep.run()).events == 4
+    store.maintenance._batch_size = batch_size
+    assert (await store.maintenance.run()).events == 4
     assert database.execute("select count(*) from webhooks.event") == [(0,)]
 
 

@@ -67,7 +67,7 @@ async def test_concurrent_daemons_apply_each_migration_once(
     for pool in pools:
         await pool.start()
     done = await gatherResults([Deferred.fromCoroutine(migrate(pool, [ONE, TWO])) for pool in pools])
-    # The daemon that gets the lock applies the next migration.
+    # The daemon that acquires the lock applies the next migration.
     assert sorted(one.number for applied in done for one in applied) == [1, 2]
     assert await applied_migrations(pools[0]) == {1: ONE.checksum, 2: TWO.checksum}
 

@@ -170,7 +170,6 @@ async def test_claimed_attempt_is_skipped_after_a_manual_success(
 
 
 async def retry_successfully(store: Store, automatic: DueWork) -> None:
-    """Retry a delivery manually and successfully."""
     await store.manual_deliveries.retry(ACME, automatic.claim.delivery_id)
     [manual] = await claim(store)
     assert (manual.event_id, manual.trigger) == (automatic.event_id, Trigger.MANUAL)
@@ -365,13 +364,13 @@ async def test_statistics_describe_the_queue(database: Database, pool: Pool) -> 
     assert (await store.queue.statistics()).waiting == 4
     await claim(store, 1, lease=0.0)
     figures = await store.queue.statistics()
-    assert (figures.ready, figures.leased) == (2, 1), "an expired lease is ready"
+    assert (figures.ready, figures.leased) == (2, 1), "attempts with an expired lease are ready"
     database.execute("delete from webhooks.due where due_at <= now()")
     assert await store.queue.statistics() == QueueStatistics(1, 0, 0, 0.0)
 
 
 async def test_statistics_of_a_long_queue_are_sampled(database: Database, pool: Pool) -> None:
-    """Reading a sample keeps the duration of /metrics constant as the queue grows."""
+    """Because only a sample is read, /metrics does not become slower as the queue grows."""
     store = await migrated(database, pool)
     database.execute(
         "insert into webhooks.due"
@@ -397,7 +396,7 @@ async def test_statistics_of_a_long_queue_are_sampled(database: Database, pool: 
 
 @pytest.mark.parametrize("hostile", ['{"n": 1e5000}', '{"n": 1e400, "m": 1.5e400}', DEEP])
 async def test_unreadable_payload_does_not_block_others(database: Database, pool: Pool, hostile: str) -> None:
-    """SQL accepts JSON numbers and nesting depths that Python rejects."""
+    """PostgreSQL accepts JSON numbers and nesting depths that Python rejects."""
     store = await migrated(database, pool)
     await store.publisher.sync_event_types({"v2.project.paused": [PAUSED]})
     await add_endpoint(store)
@@ -447,7 +446,7 @@ def join(database: Database, number: int) -> Any:
 
 
 def terminate(database: Database, session: Any) -> None:
-    """Terminate a session and wait until it is gone. PostgreSQL 13's pg_terminate_backend does not wait."""
+    """Terminate a session and wait until it ends. PostgreSQL 13's pg_terminate_backend cannot wait."""
     process = (session.info.backend_pid,)
     database.execute("select pg_terminate_backend(%s)", process)
     while database.execute("select from pg_stat_activity where pid = %s", process):
@@ -455,7 +454,7 @@ def terminate(database: Database, session: Any) -> None:
 
 
 async def expire_session_grace(pool: Pool) -> None:
-    """Expire the time in which a dispatcher may reconnect."""
+    """End the time in which a dispatcher may reconnect."""
     await pool.fetch(
         "update webhooks.dispatcher set missing_since = missing_since - $1 * interval '1 s'", (SESSION_GRACE,)
     )
@@ -475,7 +474,7 @@ async def test_claims_of_a_dead_dispatcher_are_released(database: Database, pool
         while database.execute("select from pg_locks where locktype = 'advisory' and objid = 1"):
             pass
         assert await store.queue.end_lost_leases(3) == 0
-        assert await store.queue.end_lost_leases(3) == 0, "it may reconnect"
+        assert await store.queue.end_lost_leases(3) == 0, "the dispatcher may reconnect"
         await expire_session_grace(pool)
         assert await store.queue.end_lost_leases(3) == 1
         [again] = await claim(store)

@@ -56,13 +56,13 @@ class Shop:
         self.execute(f"""select webhooks.watch('shop."Order"', '{event_type}', {arguments})""")
 
     async def payloads(self) -> list[dict[str, Any]]:
-        """Claim everything and return the payloads in the order of their events."""
+        """Claim all attempts and return their payloads in the order of the events."""
         works = sorted(await claim(self._store), key=lambda work: work.event_id)
         events = [json.loads(work.body or b"{}") for work in works]
         return [{"type": event["type"], **event["payload"]} for event in events]
 
     async def changes(self) -> list[tuple[str, Any, Any]]:
-        """Claim everything and return operations with the old and the new row."""
+        """Claim all attempts and return each event's operation, old row and new row."""
         return [(one["operation"], one["old"], one["new"]) for one in await self.payloads()]
 
     def remove(self) -> None:
@@ -70,7 +70,7 @@ class Shop:
 
 
 async def prepared(database: Database, pool: Pool) -> Store:
-    """Return a store with the event types of these tests and an endpoint that receives them all."""
+    """Return a store with these tests' event types, and an endpoint that receives all events."""
     made = await migrated(database, pool)
     await made.publisher.sync_event_types({}, [ORDER, TOTAL])
     await add_endpoint(made)
@@ -79,7 +79,6 @@ async def prepared(database: Database, pool: Pool) -> Store:
 
 @pytest.fixture
 def store(database: Database, pool: Pool) -> Store:
-    """Return a store that is ready for row changes."""
     made: Store = run(prepared(database, pool))
     return made
 
@@ -380,7 +379,7 @@ async def test_only_the_owner_may_watch(shop: Shop, database: Database) -> None:
 
 
 async def test_casts_run_with_the_privileges_of_the_table_owner(shop: Shop, database: Database) -> None:
-    """A cast to JSON must not run with the privileges of the owner of the schema webhooks."""
+    """A cast to JSON must not run with the privileges of the webhooks schema's owner."""
     shop.execute("""
         create type shop.size as enum ('small', 'large');
         create function shop.to_json(shop.size) returns json language plpgsql as
@@ -540,7 +539,7 @@ async def test_child_tables_are_watched_separately(shop: Shop) -> None:
 
 
 async def test_watched_table_cannot_become_a_partition_or_child(shop: Shop) -> None:
-    """The watch would miss statements on the parent. It can be created again afterwards."""
+    """The watch would miss statements on the parent table. It can be recreated afterwards."""
     shop.execute("""
         create table shop.log (day int) partition by list (day);
         create table shop.base (day int);
@@ -582,7 +581,7 @@ async def test_condition_runs_with_the_privileges_of_the_owner(shop: Shop) -> No
             'select shop.large($1.total)';
         revoke all on function shop.large(numeric), shop.large(shop."Order") from public;""")
     shop.watch("array['id'], 'shop.large(new.total)', '{insert,update}', organization => 'acme'")
-    # The literal 'new' must not be read as the row.
+    # The string literal 'new' is not a reference to the row.
     shop.watch(
         "array['id'], 'new.notes::text is distinct from ''new''', '{insert}', organization => 'acme'", TOTAL
     )
@@ -671,7 +670,7 @@ async def test_replicated_writes_are_published_only_with_always(shop: Shop) -> N
 
 
 async def test_prepared_transaction_does_not_notify(shop: Shop, database: Database) -> None:
-    """NOTIFY prevents two-phase commit and serializes the commits of all writers."""
+    """NOTIFY would prevent two-phase commit."""
     shop.watch("array['id'], organization => 'acme'")
     with closing(psycopg2.connect(database.admin_uri)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
@@ -704,7 +703,7 @@ async def test_writes_succeed_after_the_schema_webhooks_is_dropped(shop: Shop, d
 
 
 async def test_oversized_key_is_omitted(shop: Shop) -> None:
-    """JSON escapes make the key longer than the limit."""
+    """Escapes make the key's JSON longer than the limit."""
     shop.execute("create table shop.long (id text primary key)")
     shop.execute(f"select webhooks.watch('shop.long', '{ORDER}', organization => 'acme')")
     shop.execute("insert into shop.long values (repeat(chr(1), 50000))")

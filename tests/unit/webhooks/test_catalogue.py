@@ -1,4 +1,4 @@
-"""Event catalogues: shipped, operators' own, versions (docs/reference/webhooks.md, Event types)."""
+"""Shipped and operators' event catalogues (docs/reference/webhooks.md, Event types)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ MEMBERS: Mapping[str, set[str]] = {
         for name in ("failing", "recovered", "disabled", "secret_rotated")
     },
 }
-"""The shipped event types, and the payload members that not every type has."""
+"""The shipped event types, with the payload members that only some types have."""
 
 OPERATORS_PLUGIN = """
 from dataapi.webhooks.event_types import EventType, Rendering, project_schema
@@ -267,7 +267,7 @@ KNOWN_VALUES = {
         "free pro team enterprise",
     ),
 }
-"""Documented values, by type and member."""
+"""Documented values by event type and payload member."""
 
 
 def with_value(payload: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Compiled schemas agree with ``jsonschema``."""
+"""Compiled schemas accept the same values as ``jsonschema``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPES: Any = st.sampled_from(["array", "boolean", "integer", "null", "number", "
 
 
 def schemas(inner: Any) -> Any:
-    """Return a strategy for schemas with these inner schemas."""
+    """Return a strategy for JSON schemas that contain schemas from the strategy ``inner``."""
     return st.fixed_dictionaries(
         {},
         optional={

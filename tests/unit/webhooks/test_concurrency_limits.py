@@ -28,7 +28,7 @@ SLOW = 1.0
 
 
 def work(host: str = "a", endpoint: UUID | None = None, organization: str | None = None) -> DueWork:
-    """Return an attempt to make.
+    """Return claimed work.
 
     By default, each host has its own organization, and an organization has one endpoint per host.
     """
@@ -47,22 +47,22 @@ class Machine:
         self.now = 0.0
 
     def add(self, *works: DueWork) -> list[bool]:
-        """Add claimed work, and return whether it was accepted."""
+        """Add claimed work and return whether each item was accepted."""
         return [self.limits.add(ClaimedAttempt(one, self.now)) for one in works]
 
     def begin(self, *works: DueWork) -> list[DueWork]:
-        """Add claimed work, and begin all attempts that may begin."""
+        """Add claimed work, begin all attempts that the limits permit, and return their work."""
         self.add(*works)
         return [one.work for one in iter(lambda: self.limits.next(self.now), None)]
 
     def end(self, works: list[DueWork], seconds: float = 0.1, *, responded: bool | None = True) -> None:
-        """End attempts after some time."""
+        """End attempts after some seconds."""
         self.now += seconds
         for one in works:
             self.limits.ended(one, self.now, responded=responded)
 
     def know(self, *works: DueWork, seconds: float = 0.1, responded: bool = True, times: int = 1) -> None:
-        """Make attempts that take some time, so that the limits know the endpoints."""
+        """Make attempts with this duration, so that the limits record the endpoints' behavior."""
         for _ in range(times):
             for one in works:
                 assert self.begin(one) == [one]
@@ -109,7 +109,7 @@ def test_limits_are_never_exceeded(
     while running:
         machine.end([running.pop()])
         running += machine.begin()
-    assert (limits.running, limits.waiting) == (0, 0), "all work was begun"
+    assert (limits.running, limits.waiting) == (0, 0), "all attempts were begun"
 
 
 def test_organizations_and_their_endpoints_take_turns() -> None:
@@ -177,7 +177,7 @@ def test_share_of_a_limit_depends_on_speed_and_organizations(
             for number in range(limit + 1)
         ]
 
-    for kind, expected in (("slow", slow), ("new", new), ("prompt", every)):
+    for kind, expected in (("slow", slow), ("new", new), ("fast", every)):
         for organizations, count in zip((1, limit + 1), expected, strict=True):
             machine = Machine(10_000 if per_host else limit, limit)
             machine.know(work("h", uuid4(), "other"))
@@ -188,7 +188,7 @@ def test_share_of_a_limit_depends_on_speed_and_organizations(
 
 
 def test_slow_endpoint_alone_at_its_host_may_use_seven_eighths() -> None:
-    """Capacity is only reserved for endpoints at the same host, one eighth for a new one."""
+    """Only endpoints at the same host have reserved capacity. One eighth is reserved for new endpoints."""
     machine = Machine(256, 16)
     machine.know(work(), seconds=3.0, times=16)
     assert len(machine.begin(*(work() for _ in range(16)))) == 14
@@ -224,15 +224,15 @@ def test_endpoint_is_slow_before_its_hanging_attempts_end() -> None:
 def test_organization_with_much_waiting_work_is_excluded_from_claims() -> None:
     machine = Machine(16, 2)
     limits = machine.limits
-    assert limits.room() == (16 + MAX_AHEAD + 1) // 2, "a claim takes half of the vacancy"
-    prompt, unknown = work("p", organization="x"), work("u", organization="x")
-    machine.know(prompt)
+    assert limits.room() == (16 + MAX_AHEAD + 1) // 2, "a claim may fill half of the free capacity"
+    fast, unknown = work("f", organization="x"), work("u", organization="x")
+    machine.know(fast)
     running: list[DueWork] = []
     while limits.limits(machine.now)[1] != {"x"}:
         running += machine.begin(work(f"{limits.waiting}-{len(running)}", organization="x"))
     assert limits.waiting > 16 + MAX_AHEAD - limits.running - limits.waiting
     rooms, _ = limits.limits(machine.now)
-    assert rooms[prompt.endpoint_id] > 0, "its prompt endpoints are not excluded"
+    assert rooms[fast.endpoint_id] > 0, "the organization's fast endpoints are not excluded"
     assert unknown.endpoint_id not in rooms
     machine.end([running.pop()])
     running += machine.begin()
@@ -241,18 +241,18 @@ def test_organization_with_much_waiting_work_is_excluded_from_claims() -> None:
 
 
 def test_endpoints_of_one_host_share_its_limit() -> None:
-    """Port, path and letter case of the URL do not matter."""
+    """Port, path and letter case of a URL do not distinguish hosts."""
     assert host_of("https://A.example:8443/x") == host_of("http://a.example/") == "a.example"
     assert host_of("http://[broken") == "http://[broken"
     machine = Machine(10, 2)
     one, other, third = (work("a", uuid4()) for _ in range(3))
-    assert machine.add(one, other, other) == [True, True, False], "more than may wait is released"
+    assert machine.add(one, other, other) == [True, True, False], "excess work is released"
     assert machine.add(third) == [False]
     rooms, _ = machine.limits.limits(machine.now)
     assert (rooms[one.endpoint_id], rooms[other.endpoint_id]) == (0, 0)
 
 
-def test_work_is_claimed_ahead_only_for_prompt_endpoints() -> None:
+def test_work_is_claimed_ahead_only_for_fast_endpoints() -> None:
     machine = Machine(10, 2)
     endpoint = work().endpoint_id
     machine.know(work(), seconds=0.002, times=4)
@@ -268,7 +268,7 @@ def test_endpoints_with_recent_work_are_remembered(monkeypatch: pytest.MonkeyPat
     for host in "ab":
         machine.know(work(host), times=4)
         machine.limits.claimed({}, {}, complete=True)
-    assert machine.limits.limits(machine.now) == ({}, frozenset()), "no more is claimed than of new endpoints"
+    assert machine.limits.limits(machine.now) == ({}, frozenset()), "no more than for new endpoints"
     assert len(machine.begin(*(work("a") for _ in range(9)))) == DEFAULT_LIMIT
     assert len(machine.begin(*(work("b") for _ in range(9)))) == 5
 
@@ -278,9 +278,9 @@ def test_more_is_claimed_after_an_incomplete_claim() -> None:
     limits, first, second = machine.limits, work("a"), work("b")
     machine.add(first)
     limits.claimed({first.endpoint_id: 1}, {}, complete=True)
-    assert not limits.wants_more(), "the host has no room"
+    assert not limits.wants_more(), "the host is at its limit"
     assert machine.begin() == [first]
-    assert limits.ended(first, 0.0, responded=True), "there may be more of this endpoint"
+    assert limits.ended(first, 0.0, responded=True), "more work of this endpoint may be due"
     machine.begin(second)
     limits.claimed({second.endpoint_id: 0}, {first.endpoint_id: 1}, complete=True)
     assert not limits.ended(second, 0.0, responded=True)

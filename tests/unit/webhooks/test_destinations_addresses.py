@@ -1,4 +1,4 @@
-"""Reserved addresses: every range, its edges and neighbours (docs/reference/webhooks.md, Addresses)."""
+"""Every range of reserved addresses, its ends and neighbours (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataapi.webhooks.delivery.destinations import is_refused, networks
 from hypothesis import given
 from hypothesis import strategies as st
 
-# First and last address of each range, and whether the addresses before and after are rejected too.
+# First and last address of each range, and whether the addresses before and after it are also rejected.
 RANGES = [
     ("0.0.0.0", "0.255.255.255", None, False),
     ("10.0.0.0", "10.255.255.255", False, False),
@@ -76,7 +76,7 @@ def test_ranges_are_rejected_up_to_their_edges(
     ],
 )
 def test_special_addresses_are_rejected(address: str) -> None:
-    """``ipaddress`` regards several of them as global."""
+    """``ipaddress`` regards several of these addresses as global."""
     assert is_refused(ipaddress.ip_address(address))
 
 

@@ -1,4 +1,4 @@
-"""URLs of endpoints, with one test per attack (docs/reference/webhooks.md, URLs)."""
+"""Endpoint URLs, with one test per attack (docs/reference/webhooks.md, URLs)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOME = networks(["127.0.0.0/8", "fd00::/8"])
 
 
 def rule(url: str, *, require_https: bool = False) -> UrlRule | None:
-    """Return the rule that rejects a URL, or None if the URL is accepted."""
+    """Return the rule that a URL violates, or None."""
     try:
         parse(url, require_https=require_https)
     except UrlRefused as refused:
@@ -69,7 +69,7 @@ def test_international_names_are_encoded_with_idna_2008(url: str, name: str) -> 
     ["{}https://a.example/", "https://a.ex{}ample/", "https://a.example/b{}c", "https://a.example/{}"],
 )
 def test_control_characters_and_blanks_are_rejected_anywhere(character: str, template: str) -> None:
-    """``urlsplit`` silently drops some of them, and ``getaddrinfo`` stops at NUL."""
+    """``urlsplit`` silently removes some of these characters, and ``getaddrinfo`` stops at NUL."""
     assert rule(template.format(character)) is UrlRule.CHARACTERS
 
 
@@ -251,7 +251,7 @@ def test_urls_have_at_most_2048_characters() -> None:
     ],
 )
 def test_addresses_in_allowed_networks_are_accepted(url: str, host: str, header: str) -> None:
-    """``allow-addresses`` is for the operator's own receivers."""
+    """``allow-addresses`` permits the operator's own receivers."""
     target = parse(url, allowed=HOME)
     assert (target.host, target.host_header) == (host, header)
     assert target.address == ipaddress.ip_address(host)
@@ -302,7 +302,7 @@ PARTS = st.sampled_from(
 
 @given(st.lists(PARTS, max_size=12).map("".join) | st.text(max_size=30).map("https://{}".format))
 def test_other_parsers_agree_on_accepted_urls(url: str) -> None:
-    """Attacks use URLs that two parsers read differently."""
+    """Attackers use URLs that two parsers interpret differently."""
     try:
         target = parse(url)
     except UrlRefused:

@@ -1,4 +1,4 @@
-"""The delivery loop with a fake clock, queue and client."""
+"""The delivery loop, with a fake clock, queue and HTTP client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USUAL = Webhooks()
 
 
 class Machine:
-    """A dispatcher with a fake clock, queue and client."""
+    """A dispatcher with a fake clock, queue and HTTP client."""
 
     def __init__(
         self, rules: Webhooks = USUAL, respond: Any = lambda _attempt: None, render: Any = None
@@ -48,7 +48,6 @@ class Machine:
         )
 
     def pass_time(self, seconds: float, step: float = 0.01) -> None:
-        """Advance the clock in small steps."""
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
 
@@ -67,7 +66,7 @@ def test_failures_are_retried_after_10_30_90_and_270_seconds() -> None:
     assert machine.began[0] == 0
     assert waits == pytest.approx([10, 30, 90, 270], abs=0.2)
     assert [work.attempt_number for work, _ in machine.queue.done] == [1, 2, 3, 4, 5]
-    assert not machine.queue.rows, "nothing is left over"
+    assert not machine.queue.rows, "the queue is empty"
 
 
 def test_success_ends_the_attempts() -> None:
@@ -222,7 +221,7 @@ def test_hanging_hosts_leave_half_of_the_attempts_to_others() -> None:
         for _ in range(100):
             machine.queue.add(f"https://dead{number}.example/", endpoint, trigger=Trigger.MANUAL)
     machine.dispatcher.start()
-    assert machine.dispatcher.in_flight == 12, "each begins with one"
+    assert machine.dispatcher.in_flight == 12, "each endpoint begins with one attempt"
     machine.pass_time(55, 0.05)
     claims, sent = machine.queue.claims, len(machine.sender.sent)
     delays = []
@@ -236,7 +235,7 @@ def test_hanging_hosts_leave_half_of_the_attempts_to_others() -> None:
     assert len(delays) == 40
     assert max(delays) <= 0.1
     hanging = Counter(one.url for at, one in machine.sender.sent if at > 1055 and "dead" in one.url)
-    assert len(hanging) == 12, "each of them is tried"
+    assert len(hanging) == 12, "each hanging endpoint is still tried"
     assert machine.queue.claims - claims < 400
 
 
@@ -383,7 +382,7 @@ def test_event_beyond_the_limit_begins_when_an_attempt_ends() -> None:
 
 
 def test_work_for_a_hanging_host_is_released() -> None:
-    """Otherwise leases would expire while the work waits."""
+    """Otherwise, leases would expire while the work waits."""
     machine = Machine(Webhooks(concurrency_per_host=1))
     endpoint = uuid4()
     for _ in range(400):
@@ -435,7 +434,7 @@ def test_outcomes_are_recorded_before_new_claims_after_an_outage() -> None:
     machine.pass_time(3)
     assert [attempt.event_id for _, attempt in machine.sender.sent] == [str(event)] * 2
     assert [finished.outcome for _, finished in machine.queue.done] == [REFUSED]
-    assert machine.began[1] == pytest.approx(60, abs=2), "the ten seconds are counted from the attempt's end"
+    assert machine.began[1] == pytest.approx(60, abs=2), "the retry delay begins at the end of the attempt"
 
 
 def test_attempt_is_not_repeated_while_its_outcome_waits() -> None:
@@ -628,7 +627,7 @@ def test_drain_finishes_attempts_and_releases_waiting_work() -> None:
     machine.queue.add()
     machine.dispatcher.wake()
     machine.pass_time(20)
-    assert len(machine.sender.sent) == 2, "nothing is claimed any more"
+    assert len(machine.sender.sent) == 2, "no more work is claimed"
     assert not machine.clock.getDelayedCalls()
 
 

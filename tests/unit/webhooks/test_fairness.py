@@ -1,4 +1,4 @@
-"""Hanging receivers do not delay or slow down other organizations. Simulated with a fake clock."""
+"""Hanging receivers do not delay other organizations (simulated with a fake clock)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULES = Webhooks()
 
 
 class Simulation:
-    """Simulates receivers. They are named by host, or by host and path.
+    """Simulates receivers. A receiver's name is its host, optionally with a path.
 
     :ivar seconds: returns the response time of a receiver.
     :ivar respond: returns the outcome of an attempt.
@@ -45,7 +45,7 @@ class Simulation:
         self.dispatcher = Dispatcher(self.clock, self.queue, self, lambda *_: {}, rules, random=lambda: 0.5)
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:
-        """Wait for the response, but not beyond the timeout."""
+        """Wait for the response or the timeout and return the outcome."""
         receiver = attempt.url.removeprefix("https://")
         self.began.setdefault(receiver, []).append(self.clock.seconds())
         self.running[receiver] = self.running.get(receiver, 0) + 1
@@ -64,7 +64,6 @@ class Simulation:
             self.queue.add(f"https://{receiver}", endpoint, organization=organization, trigger=trigger)
 
     def pass_time(self, seconds: float, step: float = 0.01) -> None:
-        """Advance the clock in small steps."""
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
 
@@ -80,7 +79,7 @@ class Simulation:
         return waited
 
     def waits(self, organization: str, receiver: str, seconds: float, every: float = 0.5) -> list[float]:
-        """Queue events to one endpoint at a regular interval, and return their delays."""
+        """Queue events to one endpoint at a regular interval and return their delays."""
         before, planned = len(self.began.get(receiver, [])), []
         for _ in range(round(seconds / every)):
             planned.append(self.clock.seconds())
@@ -93,7 +92,7 @@ class Simulation:
 
 
 def hang(receiver: str) -> float:
-    """Return a response time. Receivers with ``dead`` in their name hang."""
+    """Return the response time of a receiver. Receivers with ``dead`` in their name hang."""
     return HANGS if "dead" in receiver else 0.05
 
 
@@ -105,11 +104,11 @@ def test_hanging_receivers_do_not_delay_another_organization(organizations: int,
             simulation.plan(f"dead{organization}", f"{number}.dead{organization}", 1000 // receivers)
     simulation.dispatcher.start()
     assert max(simulation.delays("alive", 45)) <= 0.2
-    assert len(simulation.began) >= 100 + organizations * min(receivers, 30), "the others are tried"
+    assert len(simulation.began) >= 100 + organizations * min(receivers, 30), "hanging receivers are tried"
 
 
 def test_receivers_that_suddenly_hang_do_not_delay_another_organization() -> None:
-    """The receivers were prompt and used their full share, but a sixteenth of the capacity is reserved."""
+    """A sixteenth of the capacity is reserved, even if fast receivers could use all of it."""
     died = [False]
     simulation = Simulation(lambda host: HANGS if died[0] and "dead" in host else 0.3)
     for number in range(20):
@@ -166,7 +165,7 @@ def test_new_endpoints_do_not_wait_for_hanging_ones_of_their_organization(events
     simulation.pass_time(1)
     waits = simulation.delays("mixed", 45)
     assert max(waits) <= 0.2
-    assert len(simulation.began) == 200 + len(waits), "the others are tried"
+    assert len(simulation.began) == 200 + len(waits), "hanging receivers are tried"
 
 
 def test_only_active_organization_uses_nearly_all_capacity() -> None:
@@ -217,7 +216,7 @@ def test_hanging_endpoint_does_not_delay_other_organizations_at_its_host() -> No
     simulation.dispatcher.start()
     assert max(simulation.waits("alive", HEALTHY, 90, 1.5)) <= 0.2
     assert simulation.maximum[f"{SHARED}/dead"] == 1
-    assert len(simulation.began[f"{SHARED}/dead"]) >= 5, "it is still tried"
+    assert len(simulation.began[f"{SHARED}/dead"]) >= 5, "the hanging endpoint is still tried"
 
 
 @pytest.mark.parametrize("organization", ["alive", "dead0"])
@@ -233,7 +232,7 @@ def test_hanging_endpoints_do_not_delay_a_healthy_neighbour(
         for number in range(endpoints):
             simulation.plan(f"dead{dead}", f"{SHARED}/dead/{dead}/{number}", 8)
     assert max(simulation.waits(organization, HEALTHY, 60)) <= 0.2
-    assert len(simulation.began) >= 15, "the others are tried"
+    assert len(simulation.began) >= 15, "hanging receivers are tried"
 
 
 @pytest.mark.parametrize(("organizations", "endpoints"), [(1, 15), (5, 4)])
@@ -284,7 +283,7 @@ def test_slow_endpoints_do_not_delay_their_neighbours() -> None:
     assert max(simulation.waits("alive", HEALTHY, 60)) <= 0.2
     assert len(simulation.began) == 11
     begun = sum(len(began) for name, began in simulation.began.items() if "slow" in name)
-    assert begun >= 7 * 60 // 4.9, "they still have nearly half of the capacity"
+    assert begun >= 7 * 60 // 4.9, "slow endpoints still use nearly half of the capacity"
 
 
 def test_retries_are_made_in_time_next_to_hanging_endpoints() -> None:

@@ -1,4 +1,4 @@
-"""Custom headers of endpoints, and the headers of a delivery (docs/reference/webhooks.md, Endpoints)."""
+"""Custom headers of endpoints and headers of requests (docs/reference/webhooks.md, Endpoints)."""
 
 from __future__ import annotations
 

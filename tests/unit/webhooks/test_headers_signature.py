@@ -34,7 +34,7 @@ def test_signature_matches_the_published_test_vector() -> None:
         ("whsec_MDEy MzQ1", b"whsec_MDEy MzQ1"),
         ("whsec_MDEyMzQ1\n", b"whsec_MDEyMzQ1\n"),
         ("whsec_MDE=MDE=", b"whsec_MDE=MDE="),
-        ("whsec_MDEyMzQ1Njd", b"whsec_MDEyMzQ1Njd"),  # unused bits that are not zero
+        ("whsec_MDEyMzQ1Njd", b"whsec_MDEyMzQ1Njd"),  # unused bits are not zero
         ("whsec_==", b"whsec_=="),
         ("whsec_", b"whsec_"),
         ("WHSEC_MDEyMzQ1Njc=", b"WHSEC_MDEyMzQ1Njc="),

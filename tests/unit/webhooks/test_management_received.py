@@ -1,4 +1,4 @@
-"""The ``webhooks`` section of the OpenAPI document. Receivers generate types from it."""
+"""The ``webhooks`` section of the OpenAPI document. Receivers can generate types from it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_any_body_is_parsed_or_rejected(content: bytes) -> None:
 
 
 def test_pointers_are_escaped() -> None:
-    """RFC 6901."""
+    """JSON pointers follow RFC 6901."""
     assert pointer("a/b", "m~n", 0) == "/a~1b/m~0n/0"
 
 

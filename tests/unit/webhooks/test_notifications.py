@@ -1,4 +1,4 @@
-"""Notifications as events: payloads, and keys on which all listeners agree."""
+"""Events from notifications: payloads, and idempotency keys that are equal for all listeners."""
 
 from __future__ import annotations
 
@@ -72,20 +72,20 @@ def test_every_text_is_an_event_or_rejected(text: str) -> None:
 
 
 class Sender:
-    """The notifications of a server in order, and the listeners that receive them."""
+    """The notifications of a server in order and the server's listeners."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
         self.listeners: list[tuple[int, NotificationKeys]] = []
 
     def listen(self) -> None:
-        """Add a listener, with its marker as the next notification."""
+        """Add a listener. Its marker is the next notification."""
         marker = f"marker {len(self.listeners)}"
         self.listeners.append((len(self.sent), NotificationKeys(FIXED, marker, nothing)))
         self.sent.append((MARKER_CHANNEL, marker))
 
     def keys(self, number: int) -> dict[int, str]:
-        """Return the keys that a listener computes, by position of the notification."""
+        """Return the keys that a listener computes, by the positions of their notifications."""
         first, listener = self.listeners[number]
         received = [
             (position, listener.keyed(*self.sent[position])) for position in range(first, len(self.sent))
@@ -137,5 +137,5 @@ def test_statement_quotes_the_channel() -> None:
 
 
 def test_example_of_an_event_source_is_short() -> None:
-    """See docs/webhooks.md, Event sources."""
+    """docs/webhooks.md, Event sources, refers to the example."""
     assert len(documents.read("plugins/notify_events.py").splitlines()) <= 120

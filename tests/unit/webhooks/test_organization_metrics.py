@@ -1,4 +1,4 @@
-"""Attempts by organization: labels for the busiest organizations, and counts that never decrease."""
+"""Attempts by organization: only the busiest organizations have labels, and counts never decrease."""
 
 from __future__ import annotations
 

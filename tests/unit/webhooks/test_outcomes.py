@@ -18,7 +18,7 @@ BAD = DatabaseError(400, "22P05", "unsupported Unicode escape sequence")
 
 
 class Database:
-    """A fake database that can be slow, be unavailable or reject outcomes.
+    """A fake database that can be slow, unavailable or reject outcomes.
 
     :ivar slow: statements wait until this Deferred fires.
     """
@@ -41,7 +41,6 @@ class Database:
         self.lost += lost
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
-        """Record a batch."""
         identifiers = [one.claim.delivery_id for one in finished]
         self.batches.append(identifiers)
         if self.slow is not None:
@@ -53,7 +52,7 @@ class Database:
         return frozenset(identifiers) - self.gone
 
     def add(self, count: int = 1, retry_in: float | None = None) -> list[UUID]:
-        """Add outcomes with leases that end in 30 seconds."""
+        """Add outcomes of attempts whose leases end in 30 seconds."""
         finished = [FinishedAttempt(Claim(uuid4(), 1), OK, retry_in) for _ in range(count)]
         for one in finished:
             self.outcomes.add(one, self.clock.seconds() + 30)
@@ -143,7 +142,7 @@ def test_one_invalid_outcome_does_not_block_others() -> None:
     others = database.add(2)
     database.clock.advance(RETRY_AFTER)
     assert set(others) <= set(database.recorded), "later outcomes are recorded"
-    assert database.lost == 0, "its lease is not over"
+    assert database.lost == 0, "the lease of the invalid outcome has not ended"
     for _ in range(80):
         database.clock.advance(RETRY_AFTER)
     assert database.lost == 1

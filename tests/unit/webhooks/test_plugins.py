@@ -1,4 +1,4 @@
-"""Event sources: start, stop and publishing of catalogued events."""
+"""Event sources are started and stopped, and publish events of catalogued types."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Source:
 class Publisher:
     """A fake publisher that stores events.
 
-    :ivar errors: errors to raise instead, in order.
+    :ivar errors: errors to raise for the next events, in order.
     """
 
     def __init__(self, *errors: Exception) -> None:

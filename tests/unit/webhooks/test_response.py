@@ -1,4 +1,4 @@
-"""Parsing of receivers' responses, and the parts that are recorded."""
+"""Receivers' responses are parsed and partly recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nX-A: 1\r\n 2\r\n\r\
 
 
 def read(*pieces: bytes) -> Response:
-    """Return a response that was fed these pieces."""
+    """Return a response after feeding it these pieces of data."""
     response = Response()
     for piece in pieces:
         response.feed(piece)
@@ -131,7 +131,7 @@ def test_character_cut_by_the_limit_is_dropped(character: str) -> None:
 
 
 def test_invalid_text_is_replaced() -> None:
-    """Only the size limit may cut a character silently, and PostgreSQL cannot store U+0000."""
+    """Only the size limit may remove an incomplete character. PostgreSQL cannot store U+0000."""
     assert body_text("€".encode()[:2]) == "\ufffd"
     assert body_text(b"a\0b\xff") == "a\ufffdb\ufffd"
 

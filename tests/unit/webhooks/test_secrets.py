@@ -1,4 +1,4 @@
-"""Secrets at rest, tokens and identifiers of webhooks."""
+"""Encrypted secrets, tokens and identifiers of webhooks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One attempt, from claimed work to its outcome: render, resolve, connect, sign, send, log.
+"""One delivery attempt: render the payload, resolve the host, connect, sign, send and log.
 
-An attempt is one POST request. One deadline covers all of it, including the response body
+An attempt sends one POST request. A single deadline covers name resolution, the request and the response body
 (docs/reference/webhooks.md, Attempts).
 """
 
@@ -43,10 +43,10 @@ MAX_CACHED_URLS = 4096
 """Number of parsed URLs to cache."""
 
 _DATA_EXCEPTION = "22"
-"""SQLSTATE class of invalid values."""
+"""SQLSTATE class of data exceptions."""
 
 Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
-"""Returns a payload of an older type, given the published type, the older type and the published payload."""
+"""Converts a payload. The arguments are the published type, the older type and the published payload."""
 
 
 class DeliveryCounters:
@@ -105,7 +105,7 @@ class RenderedPayloadStore(Protocol):
     """Stores rendered payloads. Implemented by ``store.queue.Queue``."""
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
-        """Store a payload and return the body. Raises ``LookupError`` if the event was deleted."""
+        """Store a payload and return the request body. Raises ``LookupError`` if the event was deleted."""
 
 
 class Sender(Protocol):
@@ -134,7 +134,7 @@ class DeliveryRunner:
         self._tracing = tracing
 
     async def deliver(self, work: DueWork, since_claim: float) -> AttemptOutcome | None:
-        """Make an attempt and return its outcome, or None to let its lease expire."""
+        """Make an attempt and return its outcome, or None if it was cancelled or postponed."""
         began = datetime.now(UTC)
         try:
             body = work.body if work.body is not None else await self._body(work)
@@ -183,7 +183,7 @@ class DeliveryRunner:
             self._tracing.end(span, attributes)
 
     async def _body(self, work: DueWork) -> bytes:
-        """Render an older version and store it, so that all attempts send the same bytes."""
+        """Convert the payload to an older type and store it, so that all attempts send the same bytes."""
         published = read_payload(work.payload or "{}")
         payload = self._render(work.rendered_from or work.event_type, work.event_type, published)
         try:
@@ -245,7 +245,7 @@ class AttemptSender:
     :param address_check: resolves and checks the addresses of receivers.
     :param now: wall clock, for ``webhook-timestamp``.
     :param timeout: seconds from name resolution to the last byte of the response.
-    :param tls: verifies receivers' certificates (default: with the system's certificate authorities).
+    :param tls: verifies receivers' certificates (default: the system's certificate authorities).
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class AttemptSender:
         self._address_check = address_check
         self._now = now
         self._timeout = timeout
-        # Many deliveries share few URLs.
+        # Many deliveries have the same URL.
         self._parse_url = lru_cache(MAX_CACHED_URLS)(
             partial(destinations.parse, require_https=require_https, allowed=address_check.allowed)
         )
@@ -275,9 +275,9 @@ class AttemptSender:
     async def send(self, attempt: Attempt) -> AttemptOutcome:
         """Make an attempt. Cancelling it closes the connection.
 
-        The attempt succeeds if a 2xx response arrives before the deadline. It must be complete, unless its
-        body is longer than the part that is recorded. If a shorter response is cut off, the outcome contains
-        the partial response and an error.
+        The attempt succeeds if a complete 2xx response arrives before the deadline. A body that exceeds the
+        recorded size may be incomplete. If a shorter response is cut off, the outcome contains the partial
+        response and an error.
         """
         exchange = _Exchange(self._now())
         started = self._clock.seconds()
@@ -313,7 +313,7 @@ class AttemptSender:
         addresses = await self._address_check.addresses(destination)
         connection = await self._connections.get(destination, addresses)
         if self._clock.seconds() >= deadline:
-            # After a pause of the process, this runs before the timeout, and another daemon may hold the
+            # If the process was suspended, this runs before the timeout, and another daemon may hold the
             # lease.
             connection.drop()
             raise _DeadlineExceeded
@@ -329,7 +329,7 @@ class AttemptSender:
         head = constant_head(destination, attempt.custom_headers) + header_lines(
             (*signed, *traced, ("content-length", str(len(attempt.body))))
         )
-        # An attempt never repeats its request, because the receiver may have the event.
+        # An attempt never repeats its request, because the receiver may have received the event.
         await connection.post(head + b"\r\n" + attempt.body, exchange.response)
 
     def close(self) -> None:

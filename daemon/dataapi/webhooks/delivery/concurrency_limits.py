@@ -17,35 +17,32 @@ from dataapi.webhooks.delivery.destinations import host_of
 from dataapi.webhooks.model import Claim, DueWork
 
 AHEAD = 0.1
-"""Amount of work to claim in advance for an endpoint, in seconds. A claim takes less time.
-
-Work is claimed in advance only for prompt endpoints.
-"""
+"""Seconds of work to claim in advance for a fast endpoint. A claim takes less time."""
 
 MAX_AHEAD = 256
-"""Maximum number of waiting attempts, for one endpoint and in total."""
+"""Maximum number of attempts to claim in advance, for one endpoint and in total."""
 
 DEFAULT_LIMIT = 1
-"""Number of attempts to claim for an endpoint without work, and the initial cap of an endpoint."""
+"""Number of attempts to claim for an idle endpoint, and its initial limit of attempts in flight."""
 
 MAX_IDLE_ENDPOINTS = 10_000
 """Maximum number of idle endpoints to remember. The least recently used ones are forgotten."""
 
 _Key: TypeAlias = tuple[UUID, str]
-"""Endpoint and host. An endpoint's host may change."""
+"""Key of a queue: endpoint and host, because an endpoint's host may change."""
 
 
 class _Pace(Enum):
-    """Speed of an endpoint. An organization's endpoints take turns in the order of the members."""
+    """Speed of an endpoint, in order of precedence within an organization."""
 
     NEW = auto()
     SLOW = auto()
-    PROMPT = auto()
+    FAST = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedAttempt:
-    """Claimed work that has not begun, and the start of its lease by the caller's clock."""
+    """Claimed work that has not begun. ``since`` is the start of its lease, by the caller's clock."""
 
     work: DueWork
     since: float
@@ -53,10 +50,10 @@ class ClaimedAttempt:
 
 @dataclass(slots=True)
 class _Share:
-    """A limit for attempts in flight.
+    """A limit on attempts in flight.
 
     :ivar reserve: number of slots that are reserved for organizations with few attempts. An organization may
-        use one of them only if the number of free slots exceeds the number that it already uses.
+        use a reserved slot only if more slots are free than it already uses.
     """
 
     limit: int
@@ -70,12 +67,12 @@ class _Share:
 
 
 _Shares: TypeAlias = Mapping[_Pace, tuple[_Share, ...]]
-"""The limits that apply to an attempt, by the pace of its endpoint at the start of the attempt."""
+"""The limits that apply to an attempt, by the speed of its endpoint when the attempt begins."""
 
 
 def _shares(slow: int, slow_and_new: int, every: int, reserve: int) -> _Shares:
     slow_share, mixed, total = (_Share(limit, limit // reserve) for limit in (slow, slow_and_new, every))
-    return {_Pace.SLOW: (slow_share, mixed, total), _Pace.NEW: (mixed, total), _Pace.PROMPT: (total,)}
+    return {_Pace.SLOW: (slow_share, mixed, total), _Pace.NEW: (mixed, total), _Pace.FAST: (total,)}
 
 
 def _has_room(shares: Iterable[_Share], organization: str) -> bool:
@@ -92,9 +89,9 @@ def _count(shares: Iterable[_Share], organization: str, change: int) -> None:
 
 @dataclass(slots=True, eq=False)
 class _HostQueue:
-    """A host, its number of remembered endpoints, and its number of waiting attempts by pace.
+    """A host, its number of remembered endpoints, and its number of waiting attempts by endpoint speed.
 
-    The attempts of blocked endpoints wait for another attempt to this host to end.
+    Blocked endpoints wait until another attempt to this host ends.
     """
 
     name: str
@@ -106,9 +103,9 @@ class _HostQueue:
 
 @dataclass(slots=True, eq=False)
 class _OrganizationQueue:
-    """An organization, its remembered endpoints, and its number of waiting attempts by pace.
+    """An organization, its remembered endpoints, and its number of waiting attempts by endpoint speed.
 
-    The attempts of ready endpoints may begin, in order of their turns.
+    Endpoints in ``ready`` take turns beginning attempts.
     """
 
     name: str
@@ -121,9 +118,9 @@ class _OrganizationQueue:
 
 @dataclass(slots=True, eq=False)
 class _EndpointQueue:
-    """An endpoint at a host.
+    """An endpoint's attempts to reach a host.
 
-    :ivar last: duration of the last attempt, or age of the oldest one in flight if that is longer.
+    :ivar last: duration of the last attempt, or age of the oldest attempt in flight if that is longer.
     :ivar in_flight: start and limits of each attempt in flight, oldest first.
     :ivar more: whether the database may have more due work.
     """
@@ -140,15 +137,15 @@ class _EndpointQueue:
 
     @property
     def pace_at_host(self) -> _Pace:
-        """Pace for the host's limits. An endpoint that is the only one of its host may use all of them."""
-        return self.pace if self.host.endpoints > 1 else _Pace.PROMPT
+        """Pace for the host's limits. The only endpoint of a host is treated as fast."""
+        return self.pace if self.host.endpoints > 1 else _Pace.FAST
 
     @property
     def ahead(self) -> int:
-        """Number of attempts that may wait, because they are expected to begin before the next claim."""
-        if self.pace is not _Pace.PROMPT:
+        """Number of attempts to claim in advance, because they should begin before the next claim."""
+        if self.pace is not _Pace.FAST:
             return 0
-        growth = min(self.cap, self.host.shares[_Pace.PROMPT][0].limit - self.cap)
+        growth = min(self.cap, self.host.shares[_Pace.FAST][0].limit - self.cap)
         running = len(self.in_flight) if self.waiting else self.cap
         return growth + int(min(MAX_AHEAD, running * AHEAD / max(self.last, 0.001)))
 
@@ -172,18 +169,18 @@ class ConcurrencyLimits:
         self._shares = _shares(maximum - maximum // 2, maximum - maximum // 8, maximum, reserve=16)
         self._hosts: dict[str, _HostQueue] = {}
         self._organizations: dict[str, _OrganizationQueue] = {}
-        # Endpoints with work, and idle endpoints. The longest idle ones come first.
+        # Endpoints with work, and idle endpoints, least recently used first.
         self._busy: dict[_Key, _EndpointQueue] = {}
         self._idle: dict[_Key, _EndpointQueue] = {}
         # Organizations with a ready endpoint, in order of their turns.
         self._turns: OrderedDict[_OrganizationQueue, None] = OrderedDict()
-        # Whether the last claim left due work for other endpoints.
+        # Whether the last claim left due work in the database.
         self._more = False
         self.waiting = 0
 
     @property
     def running(self) -> int:
-        return self._shares[_Pace.PROMPT][0].running
+        return self._shares[_Pace.FAST][0].running
 
     @property
     def _vacant(self) -> int:
@@ -198,7 +195,7 @@ class ConcurrencyLimits:
     def limits(self, now: float) -> tuple[dict[UUID, int], frozenset[str]]:
         """Return the number of attempts to claim, by endpoint, and the organizations to exclude.
 
-        For endpoints without a number, it is 0 if their organization is excluded, and otherwise
+        The number for unlisted endpoints is 0 if their organization is excluded, and otherwise
         ``DEFAULT_LIMIT``.
         """
         for endpoint in self._busy.values():
@@ -223,7 +220,7 @@ class ConcurrencyLimits:
         """Add claimed work. Return False if it exceeds the limits and must be released."""
         endpoint = self._busy_endpoint(claimed.work)
         pace, waiting = endpoint.pace, endpoint.host.waiting
-        if pace is not _Pace.PROMPT and (not endpoint.room or waiting[pace] >= self._per_host):
+        if pace is not _Pace.FAST and (not endpoint.room or waiting[pace] >= self._per_host):
             return False
         endpoint.waiting.append(claimed)
         self._count_waiting(endpoint, 1)
@@ -250,7 +247,7 @@ class ConcurrencyLimits:
     def claimed(self, counts: Mapping[UUID, int], limits: Mapping[UUID, int], *, complete: bool) -> None:
         """Record which endpoints may have more due work in the database. Called after ``add``.
 
-        ``complete`` is whether the claim returned all due work that its limits admit.
+        ``complete`` is true if the claim returned all due work within its limits.
         """
         self._more = not complete
         for key, endpoint in list(self._busy.items()):
@@ -334,7 +331,7 @@ class ConcurrencyLimits:
     def _update_pace(self, endpoint: _EndpointQueue, now: float) -> None:
         started, _ = next(iter(endpoint.in_flight.values()), (now, ()))
         endpoint.last = max(endpoint.last, now - started)
-        pace = _Pace.SLOW if endpoint.last >= self._slow else _Pace.PROMPT
+        pace = _Pace.SLOW if endpoint.last >= self._slow else _Pace.FAST
         if endpoint.pace is pace:
             return
         waiting, ready = len(endpoint.waiting), endpoint.organization.ready

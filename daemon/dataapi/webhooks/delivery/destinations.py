@@ -52,7 +52,7 @@ REFUSED_IPV4 = networks(
 )
 
 GLOBAL_IPV6 = ipaddress.IPv6Network("2000::/3")
-"""The public unicast addresses. Mapped, NAT64, unique local, link-local and multicast ones are outside."""
+"""Public unicast addresses. Excludes mapped, NAT64, unique local, link-local and multicast addresses."""
 
 REFUSED_IPV6 = networks(
     (

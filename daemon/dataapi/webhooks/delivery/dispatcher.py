@@ -37,7 +37,7 @@ ENQUEUED, CHANGED = CHANNELS = "webhooks", "webhooks_changed"
 """Notification channels for new work, and for changed or deleted endpoints."""
 
 LEASE_MARGIN = 10.0
-"""Time by which a lease is longer than the time limit of an attempt, in seconds."""
+"""Seconds by which a lease exceeds the timeout of an attempt."""
 
 RELEASE_AFTER = 2.0
 """Seconds after which claimed work is released if it has not begun."""
@@ -49,7 +49,7 @@ MAX_POLL_INTERVAL = 1.0
 """Maximum poll interval in seconds."""
 
 POLL_BACKOFF = 0.1
-"""Poll interval as a fraction of the time without work, within the minimum and maximum above."""
+"""Poll interval as a fraction of the idle time, within the minimum and maximum above."""
 
 CLAIM_INTERVAL = 0.01
 """Minimum interval between claims while attempts are in flight, in seconds."""
@@ -58,7 +58,7 @@ SURPLUS_DELAY = 1.0
 """Seconds until work that exceeded a limit can be claimed again."""
 
 SLOW = 0.25
-"""Minimum duration of a slow attempt, as a fraction of the time limit."""
+"""Minimum duration of a slow attempt, as a fraction of the attempt timeout."""
 
 RETRY_AFTER = 1.0
 """Seconds to wait before claiming again after an error."""
@@ -86,7 +86,7 @@ class DeliveryQueue(OutcomeStore, RenderedPayloadStore, Protocol):
 class Dispatcher:
     """Delivers events until it is drained.
 
-    :param listening: whether the session that receives notifications, and keeps leases alive, is connected.
+    :param listening: whether the session that receives notifications and keeps leases alive is connected.
     :ivar number: random identifier of this dispatcher.
     """
 
@@ -137,7 +137,7 @@ class Dispatcher:
 
     @property
     def stalled(self) -> float:
-        """Seconds since the last claim that found all earlier outcomes recorded, or 0 before the start."""
+        """Seconds since the last claim that unrecorded outcomes did not prevent, or 0 before the start."""
         return 0.0 if self._last_progress is None else float(self._clock.seconds() - self._last_progress)
 
     def start(self) -> None:
@@ -310,7 +310,7 @@ class Dispatcher:
 
     def _start_ready(self) -> None:
         if self._starting:
-            # Called from the loop below, because an attempt has already ended.
+            # Called from the loop below, because an attempt ended immediately.
             return
         self._starting = True
         now = self._clock.seconds()
@@ -360,8 +360,7 @@ class Dispatcher:
                 "discarded {lost} outcomes, because their leases had ended or their endpoints were deleted",
                 lost=lost,
             )
-            # The statement that recorded an outcome may have scheduled an attempt although its response was
-            # lost.
+            # A statement whose response was lost may still have recorded an outcome and scheduled a retry.
             self.poll()
         waits = [attempt.retry_in for attempt in finished if attempt.retry_in is not None]
         if waits and not self._stopping:

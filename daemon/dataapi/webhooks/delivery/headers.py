@@ -37,7 +37,7 @@ _RESERVED = re.compile(
 
 
 class InvalidSecret(ValueError):
-    """Raised for an invalid signing secret. The message does not contain it."""
+    """Raised for an invalid signing secret. The message does not contain the secret."""
 
 
 def check_secret(secret: str) -> None:
@@ -46,14 +46,14 @@ def check_secret(secret: str) -> None:
         raise InvalidSecret(
             f"The signing secret must have {MIN_SECRET_LENGTH} to {MAX_SECRET_LENGTH} characters"
         )
-    # Receivers' libraries disagree about the encoding of other characters.
+    # Receivers' libraries disagree about the encoding of non-ASCII characters.
     if not secret.isascii():
         raise InvalidSecret("The signing secret must contain only ASCII characters")
 
 
 @lru_cache(MAX_CACHED)
 def hmac_key(secret: str) -> bytes:
-    """Return the key of a secret: the base64 after ``whsec_``, decoded, or else the secret's bytes."""
+    """Return the HMAC key of a secret: the decoded base64 after ``whsec_``, or else the secret's bytes."""
     if secret.startswith(_PREFIX):
         decoded = _strict_base64(secret.removeprefix(_PREFIX))
         if decoded is not None:
@@ -86,7 +86,7 @@ def _strict_base64(text: str) -> bytes | None:
         decoded = base64.b64decode(text[:digits] + "=" * (-digits % 4), validate=True)
     except binascii.Error:
         return None
-    # Unused bits of the last digit must be zero.
+    # Unused bits of the last base64 digit must be zero.
     return decoded if base64.b64encode(decoded).decode("ascii").rstrip("=") == text[:digits] else None
 
 
@@ -99,7 +99,7 @@ class HeaderIssue:
 
 
 def header_issues(headers: Mapping[str, str]) -> tuple[HeaderIssue, ...]:
-    """Return the errors in custom headers (docs/reference/webhooks.md, Endpoints)."""
+    """Validate custom headers and return the errors (docs/reference/webhooks.md, Endpoints)."""
     if len(headers) > MAX_HEADERS:
         return (HeaderIssue(None, f"There are more than {MAX_HEADERS} headers"),)
     # Only ASCII is allowed (RFC 9110, 5.1 and 5.5), to prevent header injection.

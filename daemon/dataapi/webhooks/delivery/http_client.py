@@ -203,7 +203,7 @@ class ReceiverConnections:
         self._max_idle = max_idle
         self._route = route
         self._open: set[ReceiverConnection] = set()
-        # Ordered by the time when they became idle.
+        # Idle connections, least recently used first.
         self._idle: dict[ReceiverConnection, None] = {}
         self._by_key: dict[Key, list[ReceiverConnection]] = {}
 
@@ -215,7 +215,7 @@ class ReceiverConnections:
         """
         candidates = tuple(filter(self._route.can_reach, addresses))[:MAX_ADDRESSES]
         if not candidates:
-            raise ConnectError(string="no address is reachable from the addresses of bind-address")
+            raise ConnectError(string="bind-address has no address of the receiver's IP version")
         for address in candidates:
             idle = self._idle_connection((destination.scheme, destination.host, destination.port, address))
             if idle is not None:

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Mapping
 
 OTHERS = "(others)"
-"""Label of all other organizations. It is not a valid slug."""
+"""Label of organizations without their own label. It is not a valid slug."""
 
 MAX_COUNTED = 10_000
 """Maximum number of organizations whose recent attempts are counted."""
 
 _REPLACE_FACTOR = 2
-"""Factor by which an organization must exceed another one's attempts to take over its label."""
+"""Factor by which an organization's attempts must exceed those of a labeled organization to replace it."""
 
 
 class OrganizationAttempts:
-    """Attempts by organization and outcome. At most ``maximum`` organizations have their own labels."""
+    """Counts attempts by organization and outcome. Up to ``maximum`` organizations have their own labels."""
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum

@@ -1,7 +1,7 @@
 """Outcomes of attempts: scheduling of retries, and reliable recording in batches.
 
-Delays have no jitter, and ``Retry-After`` and 410 do not change them (docs/reference/webhooks.md, Delivery
-states).
+Retry delays have no jitter, and do not depend on ``Retry-After`` or status 410 (docs/reference/webhooks.md,
+Delivery states).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ RETRY_AFTER = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The status after an attempt, and the seconds until the next one, if any."""
+    """The status after an attempt, and the seconds until its retry, if any."""
 
     status: Status
     retry_in: float | None = None
 
 
 def decide(number: int, trigger: Trigger, *, success: bool, waits: Sequence[float] = WAITS) -> Decision:
-    """Return the decision after an attempt. ``number`` is the attempt's, starting at 1.
+    """Return the status and retry delay after attempt ``number``, starting at 1.
 
     Only automatic deliveries are retried: once for each element of ``waits``, but with at most
     ``MAX_ATTEMPTS`` attempts in total.
@@ -72,9 +72,9 @@ class _Unrecorded:
 class Outcomes:
     """Records outcomes in batches, one statement at a time.
 
-    Outcomes are retained while the database is unavailable. If another daemon claims the work afterwards, the
-    fencing token rejects the outcome. Outcomes that the database rejects are retried one by one until their
-    leases end.
+    Outcomes are retained while the database is unavailable. If another daemon claims the work meanwhile, the
+    outcome is rejected because of its fencing token. Outcomes that the database rejects are retried one by
+    one until their leases end.
 
     :param recorded: called with the recorded attempts and the number of rejected or lost outcomes.
     :ivar blocked: whether outcomes are waiting for the database.

@@ -152,4 +152,4 @@ class _Handshake(Protocol):
 
 
 def _raise_timeout(_outcome: object, seconds: float) -> None:
-    raise ConnectError(string=f"the proxy established no tunnel within {seconds:g} seconds")
+    raise ConnectError(string=f"the proxy did not establish a tunnel within {seconds:g} seconds")

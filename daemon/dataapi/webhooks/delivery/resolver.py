@@ -21,7 +21,7 @@ from dataapi.concurrency.tasks import SingleFlights
 from dataapi.webhooks.delivery.destinations import Address, Destination, Network, is_refused
 
 MAX_SLOW_NAMES = 10_000
-"""Maximum number of slow names to remember."""
+"""Maximum number of remembered names whose last lookup was slow."""
 
 THREADS = 32
 """Number of concurrent lookups."""
@@ -55,12 +55,12 @@ class SystemResolver:
     """Resolves names with the system's resolver, in dedicated threads.
 
     Receivers control their name servers, so slow lookups must delay neither the lookups of other receivers
-    nor the daemon's own, which use the reactor's threads. Names whose last lookup was slow share a few
+    nor the daemon's own lookups in the reactor's threads. Names whose last lookup was slow share a few
     threads. Concurrent lookups of a name are combined. A lookup is skipped if its callers have been
     cancelled.
 
     :param function: resolves a name. Called in a thread.
-    :param threads: number of threads. A quarter as many are added for slow names.
+    :param threads: number of threads. A quarter of this number is added for slow names.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ MAX_HEAD = 65_536
 """Maximum size of status line and headers in bytes, including 1xx responses."""
 
 MAX_BODY = 16_384
-"""Number of bytes of the body that are recorded. The connection is closed if more arrive."""
+"""Maximum size of a recorded body in bytes. If the body is longer, the connection is closed."""
 
 MAX_RECORDED_HEADERS = 64
 MAX_RECORDED_HEADER_BYTES = 16_384
@@ -21,7 +21,7 @@ _NO_BODY = (204, 304)
 _CONNECTION_HEADERS = frozenset(
     b"connection content-length keep-alive proxy-connection te trailers transfer-encoding upgrade".split()
 )
-"""Headers of the connection and of message framing. They are not recorded."""
+"""Connection and framing headers. They are not recorded."""
 
 
 class NoResponse(Exception):
@@ -77,7 +77,7 @@ class Response:
                 raise NotHttp(f"The response is not HTTP: {error}") from error
             self.reusable = False
         if self._size > MAX_HEAD and not self.is_finished:
-            raise NotHttp("The response has too many or too long headers")
+            raise NotHttp("The headers of the response are too large")
 
     def end(self) -> None:
         """Handle the end of the connection. Raises ``NoResponse`` or ``NotHttp`` if data is missing."""
@@ -138,7 +138,7 @@ def body_text(body: bytes) -> str:
 
 
 def header_texts(headers: Iterable[tuple[bytes, Iterable[bytes]]]) -> tuple[tuple[str, str], ...]:
-    """Return lower-case names and values, with repeated values joined by ``", "``, up to the limits."""
+    """Return lower-case names and values up to the limits. Repeated headers are joined with ``", "``."""
     texts: list[tuple[str, str]] = []
     size = 0
     for name, values in headers:

@@ -41,7 +41,7 @@ OPERATIONS = operations.declared_operations(endpoints, deliveries, organizations
 BY_PATH = operations.by_path(OPERATIONS)
 
 Reason: TypeAlias = Callable[[], str | None]
-"""Returns why webhooks are unavailable, or None."""
+"""Returns the reason why webhooks are unavailable, or None."""
 
 
 class ManagementApi:
@@ -137,5 +137,5 @@ def _reply(operation: ManagementOperation, result: OperationResult | Reply) -> R
     members = {"data": result.data} if result.links is None else {"data": result.data, "links": result.links}
     headers = (JSON,) if result.location is None else (JSON, ("Location", result.location))
     text = strict_json.encode(members, ensure_ascii=False)
-    # Responses of receivers may contain lone surrogates. UTF-8 cannot encode them.
+    # Responses from receivers may contain lone surrogates. UTF-8 cannot encode them.
     return Reply(operation.status, headers, text.encode("utf-8", "replace"))

@@ -82,7 +82,7 @@ class OperationResult:
 
 @dataclass(frozen=True, slots=True)
 class RequestedScope:
-    """The scope in a request. ``pointer`` is its JSON pointer in a list of events."""
+    """The scope in a request. ``pointer`` is the JSON pointer of its event in a list, or None."""
 
     slug: str | None = None
     ref: str | None = None
@@ -143,7 +143,7 @@ async def authorize(
     operator: bool = False,
     allows_operator: bool = False,
 ) -> tuple[TokenAccess, Scope]:
-    """Return the access of the request's token and the requested scope.
+    """Return the token's access, and the requested scope.
 
     :param refs: additional projects to look up for ``TokenAccess.projects``.
     :param allows_operator: whether an operator's token is accepted without the permission.

@@ -1,4 +1,4 @@
-"""Parsing and validation of request bodies: JSON within limits, by the operation's schema."""
+"""Parsing and validation of request bodies: JSON within limits that matches the operation's schema."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def document(request: Request, *, maximum: int = 0) -> Any:
 
 
 def issues(schema: CompiledSchema, document: Any, location: str = "") -> list[Issue]:
-    """Return up to 20 errors in a document. An error for too many entries or members is the last one."""
+    """Return up to 20 errors in a document. Checking stops at an error for too many entries or members."""
     collected: dict[
         Issue, None
     ] = {}  # without duplicates: each missing member causes an error that lists all missing members

@@ -53,7 +53,7 @@ async def read_delivery(context: OperationContext, request: AuthorizedRequest) -
 
 
 @ManagementOperation(
-    "POST", f"{DELIVERY}/retry", "Retry a delivery with one attempt", WRITE, 201, resources.one("queued"),
+    "POST", f"{DELIVERY}/retry", "Retry a delivery once", WRITE, 201, resources.one("queued"),
     errors=(ErrorCode.NO_DELIVERY, ErrorCode.RETRY_DISABLED, ErrorCode.TOO_MANY_REQUESTS),
 )  # fmt: skip
 async def retry_delivery(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
@@ -63,7 +63,7 @@ async def retry_delivery(context: OperationContext, request: AuthorizedRequest) 
 
 
 @ManagementOperation(
-    "POST", f"{ENDPOINT}/recover", "Retry all events of a time range that could not be delivered", WRITE, 202,
+    "POST", f"{ENDPOINT}/recover", "Retry all undelivered events in a time range", WRITE, 202,
     resources.one("recovery"), body=resources.new_recovery,
     errors=(ErrorCode.NO_ENDPOINT, ErrorCode.RETRY_DISABLED),
 )  # fmt: skip
@@ -107,7 +107,7 @@ async def _page(
 
 
 def _rendered(catalogue: Catalogue, event: Event) -> Event:
-    """Return an event with the payload of its first attempt, or an empty payload if rendering fails."""
+    """Return an event with its payload converted to the event's type, or an empty payload on failure."""
     if event.rendered_from is None or event.payload is None:
         return event
     try:

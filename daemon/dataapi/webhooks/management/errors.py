@@ -76,7 +76,7 @@ class ErrorCode(Enum):
     NOT_FOUND = 404, "not_found", "The path does not exist, or webhooks are disabled."
     NO_ORGANIZATION = 404, "not_found.organization", "The organization does not exist."
     NO_PROJECT = 404, "not_found.project", "The project does not exist, or belongs to another organization."
-    NO_TOKEN = 404, "not_found.token", "The organization has no such valid token."
+    NO_TOKEN = 404, "not_found.token", "The organization has no valid token with this identifier."
     NO_ENDPOINT = 404, "not_found.endpoint", "The scope has no such endpoint."
     NO_EVENT = 404, "not_found.event", "The scope has no such event, or it has expired."
     NO_DELIVERY = 404, "not_found.delivery", "The scope has no such delivery, or it has expired."
@@ -145,7 +145,7 @@ _CODES = {error.status: error.code for error in COMMON_ERRORS}
 
 
 class IssueCode(StrEnum):
-    """Codes of errors in parts of a request."""
+    """Codes of errors in members, parameters and headers of a request."""
 
     meaning: str
 

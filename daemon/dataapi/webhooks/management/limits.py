@@ -1,10 +1,10 @@
-"""Constants of the management API that the server needs before a request reaches it."""
+"""Constants of the management API that the server needs before a request reaches the API."""
 
 PORTAL = "/portal"
 
 MAX_READ = 1_048_576
 """Maximum size of a request that publishes events, in bytes.
 
-Other operations have a lower limit, but bodies up to this size are read, so that errors found before the body
-is checked are reported first.
+Other operations have a lower limit. The server still reads bodies up to this size, so that
+authorization errors are reported first.
 """

@@ -1,4 +1,4 @@
-"""Query parameters for pages and filters of lists, and links to other pages."""
+"""Query parameters for paging and filtering lists, and links to other pages."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def offset_links(path: str, limit: int, offset: int, total: int) -> Links:
     def page(offset: int) -> str:
         return _link(path, {"page[limit]": str(limit), "page[offset]": str(offset)})
 
-    # Pages are counted from the current one, so that the links to next pages end at the last page.
+    # Pages start at multiples of ``limit`` from the current offset, so "next" links end at the "last" page.
     start = offset if offset < total else 0
     final = start + max(total - 1 - start, 0) // limit * limit
     return {
@@ -166,10 +166,10 @@ def delivery_links(path: str, query: str, cursor: Cursor, page: DeliveryPage) ->
 
 
 def _adjacent(identifier: UUID | None, step: int) -> UUID | None:
-    """Return an adjacent identifier.
+    """Return the identifier plus ``step``.
 
-    The links of an empty page use it as the cursor, so that the linked page includes the record that the
-    request's cursor names.
+    Cursors are exclusive. The links of an empty page use this identifier, so that the linked page
+    includes the record at the request's cursor.
     """
     if identifier is None:
         return None

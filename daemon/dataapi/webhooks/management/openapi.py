@@ -52,7 +52,7 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, Schema]] = {
     "endpoint_id": ("The endpoint.", resources.IDENTIFIER),
     "delivery_id": ("The delivery.", resources.IDENTIFIER),
     "event_id": (
-        "The event: the identifier that publishing returned, or that of an endpoint's copy.",
+        "Identifier of the published event, or of an endpoint's copy.",
         resources.IDENTIFIER,
     ),
     "token_id": ("The token.", resources.IDENTIFIER),

@@ -31,7 +31,7 @@ JSON = ("Content-Type", "application/json; charset=utf-8")
 
 
 class OperationContext:
-    """Objects that handlers use. The worker runs long computations."""
+    """Objects that handlers use. ``worker`` runs long computations."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class OperationContext:
 
 
 Handler: TypeAlias = Callable[[OperationContext, Any], Awaitable[OperationResult | Reply]]
-"""Runs an operation for an ``AuthorizedRequest``, or for a ``Request`` with ``custom_checks``."""
+"""Runs an operation for an ``AuthorizedRequest``, or for a ``Request`` if it has ``custom_checks``."""
 
 
 async def _undeclared(_context: OperationContext, _request: Any) -> OperationResult:
@@ -66,7 +66,7 @@ async def _undeclared(_context: OperationContext, _request: Any) -> OperationRes
 class ManagementOperation:
     """An operation of the management API. Used as a decorator of its handler.
 
-    :ivar path: path relative to both scopes, or the whole path if ``scoped`` is False.
+    :ivar path: path after the organization or project, or the whole path if ``scoped`` is False.
     :ivar permission: required permission, or None if no token is required.
     :ivar custom_checks: whether the handler checks the request itself.
     :ivar allows_operator: whether an operator's token is accepted without the permission.
@@ -117,7 +117,7 @@ class ManagementOperation:
             for parameter, code, absent in _SCOPE_CODES:
                 if parameter in path:
                     codes.add(code)
-                    # Only operators' tokens can get this error, and READ is their only permission.
+                    # Only operators' tokens can cause this error, and READ is their only permission.
                     codes |= {absent} if self.allows_operator or self.permission is Permission.READ else set()
         if self.repeatable:
             codes |= {ErrorCode.KEY_USED, ErrorCode.KEY_UNANSWERED}
@@ -128,7 +128,7 @@ _SCOPE_CODES = (
     ("{organization_slug}", ErrorCode.INVALID_SLUG, ErrorCode.NO_ORGANIZATION),
     ("{project_ref}", ErrorCode.INVALID_REF, ErrorCode.NO_PROJECT),
 )
-"""Errors for each parameter of a path: if its value is malformed, and if there is no such object."""
+"""Errors for each path parameter: if its value is malformed, and if there is no such object."""
 
 
 def declared_operations(*modules: ModuleType) -> tuple[ManagementOperation, ...]:

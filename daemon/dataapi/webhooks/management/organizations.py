@@ -1,4 +1,4 @@
-"""Operations for operators: organizations, projects and tokens; and the access of the current token."""
+"""Management of organizations, projects and tokens by operators, and ``GET /v2/access``."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ async def create_portal_link(context: OperationContext, request: AuthorizedReque
 
 
 def shows_header_values(token: Token) -> bool:
-    """Whether a token may read the values of custom headers. Many are secrets."""
+    """Whether a token may read the values of custom headers. Many values are secrets."""
     return token.portal is None or Permission.WRITE in token.permissions
 
 

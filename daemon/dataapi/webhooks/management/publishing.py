@@ -22,7 +22,7 @@ LONG_BODY = 4_000
 """Minimum size of a body to validate on the worker thread, in bytes."""
 
 _COPIED_MEMBERS = ("/organization_slug", "/project_ref")
-"""Members of payloads that the service copies from the attributes of the body."""
+"""Payload members that the service copies from the body's attributes."""
 
 
 @ManagementOperation(
@@ -42,7 +42,7 @@ async def publish_event(context: OperationContext, request: Request) -> Operatio
 async def _publish(context: OperationContext, request: Request) -> OperationResult:
     document = body.document(request, maximum=resources.MAX_EVENTS)
     documents = _documents(document)
-    # Exact numbers are published, but ordinary numbers are validated: that is a hundred times faster.
+    # Validating floats is a hundred times faster than validating exact numbers. Events contain exact numbers.
     exact = DIGITS_DECODER.decode(request.body.decode())
     work = partial(_events, context, documents, exact if isinstance(exact, list) else [exact])
     events = await context.worker.run(work) if len(request.body) > LONG_BODY else work()
@@ -65,7 +65,8 @@ async def _publish(context: OperationContext, request: Request) -> OperationResu
 def _events(context: OperationContext, documents: list[tuple[str, Any]], exact: list[Any]) -> list[NewEvent]:
     """Return the events in the documents.
 
-    Each document has its JSON pointer. ``exact`` contains the same documents with exact numbers.
+    ``documents`` contains pairs of JSON pointer and document. ``exact`` contains the documents with exact
+    numbers.
 
     :raises ManagementError: with up to 20 issues.
     """
@@ -97,7 +98,7 @@ def _payload_issues(catalogue: Catalogue, document: Any, location: str) -> Itera
 
 
 async def _authorize(context: OperationContext, request: Request) -> None:
-    """Check token, scopes and permission. These checks precede the checks of the body."""
+    """Check token, scopes and permission. Their errors precede errors in the body."""
     try:
         scopes = [
             RequestedScope(

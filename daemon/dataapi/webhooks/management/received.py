@@ -20,9 +20,9 @@ _HEADERS: Mapping[str, tuple[str, Schema]] = {
     "webhook-signature": ("Signature according to Standard Webhooks.", {"type": "string", "pattern": "^v1,"}),
 }
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""Keywords whose values map names to schemas."""
+"""JSON Schema keywords whose values map names to schemas."""
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})
-"""Keywords whose values are not schemas."""
+"""JSON Schema keywords whose values are not schemas."""
 
 
 def webhooks(catalogue: Catalogue) -> Schema:
@@ -39,7 +39,7 @@ def schemas(catalogue: Catalogue) -> Schema:
             "timestamp": TIMESTAMP,
             "payload": {"$ref": _PREFIX + payload},
         }
-        # Members may be added to a version of a type. Receivers ignore unknown members.
+        # New members do not require a new version. Receivers ignore unknown members.
         components[name] = {"type": "object", "properties": members, "required": list(members)}
         components[payload] = _relocated(schema_for_receivers(event_type.schema), _PREFIX + payload)
     return components

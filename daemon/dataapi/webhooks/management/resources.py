@@ -458,7 +458,7 @@ def access(token: Token, projects: Iterable[str]) -> Record:
 
 
 def portal_link(token: Token, secret: str) -> Record:
-    """Return the resource of a portal link. The token is in the fragment, so servers do not log it."""
+    """Return the resource of a portal link. The token is in the URL's fragment, so servers do not log it."""
     attributes = {
         "path": f"{PORTAL}#{secret}",
         "organization_slug": token.organization,
@@ -494,7 +494,7 @@ def token(token: Token, secret: str | None = None) -> Record:
 
 
 def checked_url(refused: tuple[str, str] | None) -> Record:
-    """Return the resource of a URL check. ``refused`` is the code and message of its error."""
+    """Return the resource of a URL check. ``refused`` is the error's code and message, or None."""
     code, message = refused or (None, None)
     return {
         "type": "url_check",

@@ -1,4 +1,4 @@
-"""Checks of endpoint URLs on creation and change."""
+"""Checks the URL of an endpoint when it is created or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Organizations with their early access, their projects, and personal access tokens."""
+"""Organizations, the early access allowlist, projects, and personal access tokens."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Directory:
         return await self._count("count_organizations")
 
     async def delete_organization(self, slug: str) -> Organization | None:
-        # A later organization with the same slug must not match the keys of this one.
+        # A later organization with the same slug must not inherit the idempotency keys.
         while len(await self._database.fetch(_SQL["forget_keys"], (slug, _KEY_BATCH))) == _KEY_BATCH:
             pass
         values = (slug, DELETE_BATCH)
@@ -72,7 +72,7 @@ class Directory:
         return await self._one(ProjectRecord, "create_project", ref, organization)
 
     async def transfer_project(self, ref: str, organization: str, idempotency_key: str) -> str | None:
-        """Transfer a project with its endpoints to an organization, and return the previous one.
+        """Transfer a project with its endpoints to an organization, and return its previous organization.
 
         The same transaction publishes ``v1.project.transferred`` to organizations with early access.
         Nothing happens if the organization already owns the project.
@@ -154,7 +154,7 @@ class Directory:
     async def rotate(
         self, organization: str, identifier: UUID, secret: str, grace_period: int
     ) -> Token | None:
-        """Store the hash of a token that replaces another one, with the same permissions and expiry.
+        """Store the hash of a token that replaces another token, with the same permissions and expiry.
 
         The replaced token is valid for ``grace_period`` seconds. Return None if the token to replace is not
         valid.

@@ -22,7 +22,7 @@ where organization_slug = $1 and key in (select key from webhooks.idempotency wh
 returning 1;
 
 -- name: delete_organization
--- Deletes the organization, and about $2 rows of its endpoints. Upkeep deletes the other rows. Daemons release claimed
+-- Deletes the organization, and about $2 rows of its endpoints. Maintenance deletes the other rows. Daemons release claimed
 -- attempts that have not begun.
 select 1 from webhooks.organization where slug = $1 for update;
 select pg_notify('webhooks_changed', '') from webhooks.endpoint where organization_slug = $1 for update;

@@ -16,7 +16,7 @@ MAX_ENDPOINTS = 50
 """Maximum number of endpoints per scope (docs/reference/webhooks.md, Limits)."""
 
 DELETE_BATCH = 1_000
-"""Maximum number of attempts, and also of deliveries, to delete with endpoints. Upkeep deletes the others."""
+"""Maximum number of attempts, and of deliveries, to delete with endpoints. Maintenance deletes the rest."""
 
 _NO_REFERENCE = "23503"
 _SQL = load_statements("endpoints.sql")
@@ -116,14 +116,14 @@ class Endpoints:
     async def delete(self, scope: Scope, identifier: UUID) -> Endpoint | None:
         """Delete an endpoint with its events and deliveries. Return it, or None if there is none.
 
-        The outcome of an attempt in flight is discarded. Upkeep deletes rows beyond ``DELETE_BATCH``.
+        The outcome of an attempt in flight is discarded. Maintenance deletes rows beyond ``DELETE_BATCH``.
         """
         return next(iter(await self.delete_all(scope, identifier)), None)
 
     async def delete_all(self, scope: Scope, identifier: UUID | None = None) -> tuple[Endpoint, ...]:
-        """Delete and return all endpoints of a scope, or one of them, with their events and deliveries.
+        """Delete all endpoints of a scope, or one endpoint, with their events and deliveries.
 
-        Headers that cannot be decrypted are omitted.
+        Return the endpoints, without headers that cannot be decrypted.
         """
         values = (
             scope.organization,
@@ -192,7 +192,7 @@ class KeyRotation:
                 endpoint = UUID(identifier)
                 try:
                     if not await self._replace(endpoint, bytes(secret), bytes(headers), previous):
-                        break  # it has changed, so read it again
+                        break  # the endpoint has changed, so read it again
                     sealed += 1
                 except CannotOpen:
                     unreadable.append(endpoint)

@@ -78,9 +78,9 @@ returning id::text, organization_slug, project_ref, url, event_types, custom_hea
           max_per_second, disabled_since, webhooks.failing_since(endpoint.id), previous_secret_until;
 
 -- name: delete
--- Deletes the endpoint $3, or all endpoints of the scope if $3 is null, and about $4 of their rows. Upkeep deletes the
--- other rows. Rows without an endpoint are neither listed nor delivered. Daemons release claimed attempts that have not
--- begun.
+-- Deletes the endpoint $3, or all endpoints of the scope if $3 is null. Also deletes their due rows and deliveries, up to
+-- about $4 rows in total. Maintenance deletes the other rows. Rows without an endpoint are neither listed nor delivered.
+-- Daemons release claimed attempts that have not begun.
 select pg_notify('webhooks_changed', '') from webhooks.endpoint
 where organization_slug = $1 and project_ref is not distinct from $2::text and id = coalesce($3::uuid, id)
 for update;

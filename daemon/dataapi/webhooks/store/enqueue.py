@@ -34,7 +34,7 @@ class PublishProblem(StrEnum):
 
 
 class CannotPublish(Exception):
-    """Raised when an event is rejected. The index is its position in the list."""
+    """Raised when an event is rejected. ``index`` is the event's position in the list."""
 
     def __init__(self, problem: PublishProblem, text: str, index: int = 0) -> None:
         super().__init__(text)
@@ -45,7 +45,7 @@ class CannotPublish(Exception):
 class Publisher:
     """Publishes events in separate transactions. Other programs call ``webhooks.publish`` in SQL.
 
-    Within 24 hours, publishing with the same idempotency key only returns the first identifier.
+    Publishing again with the same idempotency key within 24 hours only returns the first event's identifier.
     """
 
     def __init__(self, database: SqlRunner, on_enqueued: Callable[[], None]) -> None:
@@ -59,9 +59,9 @@ class Publisher:
     async def publish_as(
         self, token: str, organization: str, events: Sequence[NewEvent], traceparent: str = ""
     ) -> list[UUID] | None:
-        """Publish events of one organization in one transaction, and return their identifiers in order.
+        """Publish events of one organization in one transaction.
 
-        :return: the identifiers, or None if the token does not permit publishing the events.
+        :return: the identifiers in order, or None if the token does not permit publishing the events.
         :raises CannotPublish: an event, the organization or a project is rejected.
         """
         headers = json.dumps({"traceparent": traceparent}) if traceparent else ""
@@ -72,7 +72,7 @@ class Publisher:
     ) -> list[UUID]:
         document = strict_json.encode([_document(event) for event in events])
         try:
-            # Concurrent lists with the same keys in different orders may deadlock.
+            # Transactions that publish the same idempotency keys in different orders may deadlock.
             rows = await fetch_with_retries(self._database, statement, (organization, document, *values))
         except DatabaseError as error:
             if error.code in set(PublishProblem):
@@ -85,7 +85,7 @@ class Publisher:
     async def sync_event_types(
         self, versions: Mapping[str, Iterable[str]], types: Iterable[str] = ()
     ) -> None:
-        """Replace the stored types, and the older versions of each published type."""
+        """Replace the stored event types, and the older versions of each type."""
         pairs = sorted({(newer, older) for newer, all_older in versions.items() for older in all_older})
         values = ([newer for newer, _ in pairs], [older for _, older in pairs], list(types))
         await self._database.fetch(_SQL["replace_event_types"], values)
@@ -115,7 +115,7 @@ class ManualDeliveries:
     async def recover(
         self, scope: Scope, endpoint: UUID, since: datetime, until: datetime | None = None
     ) -> Recovery | Refused:
-        """Enqueue a retry of each event of a time range that has still not been delivered."""
+        """Enqueue a retry of each undelivered event in a time range."""
         high = identifiers.LATEST if until is None else identifiers.uuid_floor(until)
         span = (str(identifiers.uuid_floor(since)), str(high))
         values = (scope.organization, scope.project, str(endpoint), *span, self._retention_days)

@@ -83,8 +83,8 @@ select target.enabled, ceil(extract(epoch from target.first - now()) + 60)::inte
 from target left join queued on true;
 
 -- name: recover
--- Skips events that have been delivered meanwhile or are queued. The lock waits for concurrent recoveries, so events
--- that they enqueue are also skipped.
+-- Skips events that have since been delivered or are queued. The row lock serializes concurrent recoveries, so that an
+-- event is not enqueued twice.
 select 1 from webhooks.endpoint where id = $3::uuid for no key update;
 with target as (
     select * from webhooks.endpoint

@@ -1,4 +1,4 @@
-"""Delivery history, with one record per attempt, and upkeep of the tables."""
+"""Delivery history, with one record per attempt, and maintenance of the tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dataapi.webhooks.model import (
 from dataapi.webhooks.store.statements import SqlRunner, fetch_with_retries, load_statements
 
 DAYS_AHEAD = 7
-"""Number of future days with partitions. Upkeep may fail for this long without harm."""
+"""Number of future days with partitions. Maintenance may fail for this long without harm."""
 
 BATCH = 5_000
 """Maximum number of rows that one statement deletes."""
@@ -81,8 +81,8 @@ class History:
     ) -> tuple[DailyStatistics, ...]:
         """Return daily statistics of each endpoint in the scope and of all endpoints together.
 
-        Reads all attempts of the period. Only one call runs at a time, so that other requests have
-        connections.
+        Reads all attempts of the period. Only one call runs at a time, so that connections remain for other
+        requests.
         """
         low, high = _bounds(DeliveryFilter(since=since, until=until), Cursor(0))
         values = (scope.organization, scope.project, str(low), str(high), self._retention_days)
@@ -128,7 +128,7 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepResult:
+class MaintenanceResult:
     """Numbers of created and dropped partitions, and of deleted events and idempotency keys.
 
     ``removed`` is the number of deleted attempts and deliveries of deleted endpoints.
@@ -141,7 +141,7 @@ class UpkeepResult:
     removed: int
 
 
-class Upkeep:
+class Maintenance:
     """Creates and drops partitions and deletes expired rows. Several daemons may run it concurrently."""
 
     def __init__(self, database: SqlRunner, retention_days: int, *, batch_size: int = BATCH) -> None:
@@ -149,7 +149,7 @@ class Upkeep:
         self._batch_size = batch_size
         self.retention_days = retention_days
 
-    async def run(self) -> UpkeepResult:
+    async def run(self) -> MaintenanceResult:
         created, dropped = await self.create_partitions(), await self._drop_partitions()
         removed = await self._remove_rows()
         await self._database.fetch(_SQL["keep_events"], (self.retention_days,))
@@ -158,7 +158,7 @@ class Upkeep:
         await self._purge("purge_links")
         await self._database.fetch(_SQL["purge_endpoints"])
         await self._database.fetch(_SQL["purge_requests"])
-        return UpkeepResult(created, dropped, events, keys, removed)
+        return MaintenanceResult(created, dropped, events, keys, removed)
 
     async def create_partitions(self) -> int:
         [(created,)] = await self._database.fetch(_SQL["make_partitions"], (DAYS_AHEAD,))

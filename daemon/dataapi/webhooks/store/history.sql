@@ -1,7 +1,7 @@
 -- name: list
 -- $1, $2, $3: organization, project, endpoint. $4, $5: lower and upper bound of identifiers. $6: retention in days.
 -- Reads up to a page of identifiers for each endpoint from its index, and then only the records of the page.
--- A project's events are also sent to endpoints of its organization. Their responses are not returned.
+-- A project's events are also sent to endpoints of its organization. The responses of these endpoints are not returned.
 -- For pages of newer records, "desc" is replaced with "asc".
 with page as (
     select one.id

@@ -26,7 +26,7 @@ from dataapi.webhooks.model import (
     Trigger,
 )
 from dataapi.webhooks.secrets import CannotOpen, Cipher, open_headers, open_secret
-from dataapi.webhooks.store.history import Upkeep
+from dataapi.webhooks.store.history import Maintenance
 from dataapi.webhooks.store.statements import SqlRunner, load_statements
 
 MAX_CACHED_SECRETS = 1024
@@ -39,21 +39,23 @@ ROWS_SAMPLED = 200_000
 """Number of rows to read for statistics. Reading them takes less than 0.1 seconds."""
 
 SESSION_GRACE = 2.0
-"""Seconds after a dispatcher loses its session until others end its leases."""
+"""Seconds from the loss of a dispatcher's session until other dispatchers end its leases."""
 
 _SQL = load_statements("queue.sql")
 _NO_PARTITION = "23514"
 
 
 class Queue:
-    """The queue in a database. Upkeep creates missing partitions of the history.
+    """The queue in a database. Maintenance creates missing partitions of the history.
 
     After ``disable_after`` days of failed attempts, an endpoint is disabled (default: 0, never).
     """
 
-    def __init__(self, database: SqlRunner, cipher: Cipher, upkeep: Upkeep, disable_after: int = 0) -> None:
+    def __init__(
+        self, database: SqlRunner, cipher: Cipher, maintenance: Maintenance, disable_after: int = 0
+    ) -> None:
         self._database = database
-        self._upkeep = upkeep
+        self._maintenance = maintenance
         self._disable_after = disable_after
         self._last_endpoint = identifiers.EARLIEST
         # Cached, because all deliveries of an endpoint use the same secrets and headers.
@@ -112,7 +114,7 @@ class Queue:
         """
         document = json.dumps([_outcome(attempt) for attempt in finished])
         rows = await self._record(
-            _SQL["finish"], (document, self._upkeep.retention_days, self._disable_after)
+            _SQL["finish"], (document, self._maintenance.retention_days, self._disable_after)
         )
         return frozenset(UUID(identifier) for (identifier,) in rows)
 
@@ -138,7 +140,7 @@ class Queue:
         return int(released)
 
     async def next_due(self, excluded: Iterable[UUID] = (), full: Collection[str] = ()) -> float | None:
-        """Return the seconds until an attempt can be claimed (0 or less for now), or None."""
+        """Return the seconds until an attempt can be claimed (0 or less: now), or None if there is none."""
         endpoint_ids = [str(identifier) for identifier in excluded]
         [(seconds,)] = await self._database.fetch(_SQL["next_due"], (endpoint_ids, list(full)))
         result: float | None = seconds
@@ -168,7 +170,7 @@ class Queue:
         except DatabaseError as error:
             if error.code != _NO_PARTITION:
                 raise
-        await self._upkeep.create_partitions()
+        await self._maintenance.create_partitions()
         return await self._database.fetch(text, values)
 
     def _work(self, claim: Claim, row: tuple[Any, ...]) -> DueWork:

@@ -23,7 +23,8 @@ with recursive walk (endpoint_id, stop, turn) as (
         order by d.endpoint_id limit 1
     ) next
 ), paced as materialized (
-    -- Concurrent claims skip the endpoints that are locked here. Unused capacity of the last 0.1 seconds may be used.
+    -- Concurrent claims skip the endpoints that are locked here. Besides one attempt, a claim may use the part of
+    -- max_per_second that was not used in the last 0.1 seconds.
     select p.endpoint_id, case when p.next_at <= now() then 1 + floor(e.max_per_second * extract(
             epoch from now() - greatest(p.next_at, now() - interval '100 milliseconds')))::integer else 0 end as room
     from webhooks.pace p join webhooks.endpoint e on e.id = p.endpoint_id
@@ -219,7 +220,7 @@ where d.delivery_id = held.delivery_id and d.fence = held.fence and d.leased
 returning d.delivery_id::text;
 
 -- name: next_due
--- Runs several times per second in each process. Future rows of excluded endpoints are also considered.
+-- Runs several times per second in each process. Rows with waiting = true are considered even for excluded endpoints.
 set local enable_seqscan = off;
 with recursive walk (endpoint_id) as (
     select '00000000-0000-0000-0000-000000000000'::uuid

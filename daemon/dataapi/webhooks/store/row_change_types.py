@@ -1,4 +1,4 @@
-"""Row change types that commands add at run time (docs/reference/webhooks.md, Row changes)."""
+"""Event types for row changes, added by commands at run time (docs/reference/webhooks.md, Row changes)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SQL = load_statements("row_change_types.sql")
 
 
 class RowChangeTypes:
-    """The stored row change types, in addition to those of catalogues and the configuration."""
+    """Stores event types for row changes. Catalogues and the configuration contain further types."""
 
     def __init__(self, database: SqlRunner) -> None:
         self._database = database

@@ -15,7 +15,7 @@ _SQL = load_statements("stored_responses.sql")
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequest:
-    """A request with an idempotency key. Keys expire after 24 hours, and each token has its own.
+    """A request with an idempotency key. Keys expire after 24 hours, and are separate for each token.
 
     :ivar secret: the token itself, from which the encryption key of the response is derived.
     :ivar digest: hash of everything that must be equal in a repeated request.
@@ -57,7 +57,7 @@ class StoredResponses:
         :raises OutcomeUnknown: there is no response yet.
         """
         values = (str(request.token), request.key)
-        # If another process forgets the key in the meantime, it can be used again.
+        # If another process forgets the key in the meantime, the key can be used again.
         while not await self._database.fetch(_SQL["begin"], (*values, request.digest)):
             for digest, sealed in await self._database.fetch(_SQL["known"], values):
                 if bytes(digest) != request.digest:

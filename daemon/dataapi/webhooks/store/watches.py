@@ -1,4 +1,4 @@
-"""Watches of tables, and their state (docs/reference/webhooks.md, Row changes)."""
+"""Watches on tables, and their state (docs/reference/webhooks.md, Row changes)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WATCHES = load_statements("watches.sql")["watches"]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watch of a table.
+    """A watch on a table.
 
-    :ivar definition: arguments of ``webhooks.watch`` by name, or empty if its comment was changed.
+    :ivar definition: arguments of ``webhooks.watch`` by name, or empty if the stored definition was changed.
     :ivar fails: whether writes to the table fail.
     :ivar state: ``ok``, or a description of a problem.
     """

@@ -1,5 +1,5 @@
 -- name: watches
--- Requires no privileges. The schema webhooks need not exist.
+-- Requires no privileges. Works even if the schema "webhooks" does not exist.
 with watch as (
     select t.tgrelid, p.oid, p.proowner, min(t.tgname) as name, bool_or(t.tgenabled = 'D') as disabled,
            case when c.description like '{%' then c.description::jsonb else '{}' end as definition

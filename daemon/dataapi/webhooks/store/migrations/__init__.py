@@ -74,7 +74,7 @@ async def migrate(
             if await _apply(database, migration):
                 applied.append(migration)
         if missing:
-            # Another daemon of a different version may have applied them.
+            # Another daemon of a different version may have applied the migrations.
             pending_migrations(await applied_migrations(database), migrations)
     except DatabaseError as error:
         if error.code != INSUFFICIENT_PRIVILEGE:
