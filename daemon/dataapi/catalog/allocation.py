@@ -1,7 +1,7 @@
 """Allocates unique names for a catalog's GraphQL types and root fields.
 
-See docs/reference/graphql.md, Name clashes between types. Generated types never rename a table, and features
-never rename types that exist without them.
+See docs/reference/graphql.md, Name clashes between types. Names of tables are allocated before those of
+generated types. Types that features add come last, so that enabling a feature renames no other type.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class _TypeAllocation:
         return {name: position for position, name in enumerate(self._catalog.search_path)}
 
     def _name(self, item: Table | Type, override: str | None, kind: TableType | EnumType) -> None:
-        """Allocate a name for a table or an enum: a longer one if the name clashes, none if it is invalid."""
+        """Allocate a name for a table or an enum: a longer name on a clash, no name if it is invalid."""
         requested = override or type_name(self._catalog, item.schema, item.name)
         if not is_graphql_name(requested):
             return

@@ -39,7 +39,7 @@ from dataapi.database.sql_text import OWN_SCHEMA, is_allowed_setting
 
 Document = Mapping[str, Sequence[Any]]
 
-# Bits of pg_relation_is_updatable.
+# Bits in the result of pg_relation_is_updatable.
 _UPDATE, _INSERT, _DELETE = 4, 8, 16
 _WRITABLE = _UPDATE | _INSERT | _DELETE
 
@@ -108,11 +108,11 @@ class _Builder:
             int(oid): (column or "", group) for oid, column, group in document.get("distribution", ())
         }
         self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
-        # By type OID: the schema, and the names of the type's own operators.
+        # Schema and names of the type's own operators, by type OID.
         self._operators = {
             int(row[0]): (row[1], frozenset(row[17] or ())) for row in document.get("types", ())
         }
-        # By domain OID: the base type, the type modifier, and whether NULL is forbidden.
+        # Base type, type modifier and whether NULL is forbidden, by domain OID.
         self._domains = {
             int(row[0]): (int(row[5]), row[6], row[7]) for row in document.get("types", ()) if row[3] == "d"
         }

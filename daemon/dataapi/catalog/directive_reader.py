@@ -34,7 +34,7 @@ _CACHE_DIRECTIVE = (
     "|immutable|must-revalidate|must-understand|no-cache|no-store|no-transform|private"
     "|proxy-revalidate|public)"
 )
-"""A response directive of RFC 9111 section 5.2.2, RFC 5861 or RFC 8246."""
+"""A ``Cache-Control`` directive of RFC 9111 section 5.2.2, RFC 5861 or RFC 8246."""
 _CACHE_CONTROL = re.compile(f"{_CACHE_DIRECTIVE}(?:, *{_CACHE_DIRECTIVE})*")
 _MAX_PAGE_SIZE = 2**31 - 1
 
@@ -167,7 +167,7 @@ def _read(
         members.problem("the directive must be a JSON object; it is ignored")
         return None
     if f"{directive}(" in rest:
-        members.problem("the comment has several directives; only the first one is used")
+        members.problem("the comment has several directives; only the first is used")
     members = Members(location, value, problems, directive=directive)
     result = build(members)
     members.finish()
@@ -188,7 +188,7 @@ def schema_directives(location: str, comment: str | None, problems: list[Problem
 def table_directives(
     location: str, comment: str | None, columns: Collection[str], problems: list[Problem]
 ) -> TableDirectives | None:
-    """Return the directives of both APIs in a table's comment, or None if there are none.
+    """Return the GraphQL and REST directives in a table's comment, or None if there are none.
 
     The local columns of foreign keys are checked here. The caller checks the foreign columns.
     """

@@ -61,7 +61,7 @@ class DeclaredForeignKey:
 class TableDirectives:
     """Directives of a table, view, materialized view or foreign table.
 
-    :ivar primary_key_columns: declared key, empty if there is none or it is invalid.
+    :ivar primary_key_columns: columns of the declared key, empty if no valid key is declared.
     :ivar foreign_keys: declared foreign keys. Valid ones are also in ``Catalog.foreign_keys``.
     :ivar rest_max_rows: maximum number of rows in a REST response, from ``@rest({"max_rows": …})``, None for
         the project's limit.
@@ -92,8 +92,8 @@ class FieldDirectives:
 class ForeignKeyDirectives:
     """Field names for a foreign key.
 
-    ``local_name`` is a field of the referenced table's type, ``foreign_name`` one of the referencing table's
-    type.
+    ``local_name`` is a field of the referenced table's type, ``foreign_name`` a field of the referencing
+    table's type.
     """
 
     local_name: str | None = None

@@ -12,7 +12,7 @@ _MEDIA_TYPE = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9.+-]+")
 
 
 def media_type_of(type_: Type) -> str | None:
-    return media_type_named(type_.name) if type_.base else None  # only a domain has a base
+    return media_type_named(type_.name) if type_.base else None  # only a domain has a base type
 
 
 def media_type_named(name: str) -> str | None:

@@ -74,7 +74,8 @@ class Type:
     :ivar element: OID of an array's element type, else 0.
     :ivar base: OID of a domain's base type (never a domain), else 0.
     :ivar relation: ``pg_class`` OID of a composite type, else 0.
-    :ivar category: ``typcategory``, such as ``N`` for numbers or ``S`` for strings; a domain has its base's.
+    :ivar category: ``typcategory``, such as ``N`` for numbers or ``S`` for strings; a domain has its base
+        type's category.
     :ivar members: attributes of a composite type that is not the row type of a table in the catalog.
     :ivar subtype: OID of a range's element type, else 0.
     :ivar sql_name: output of ``format_type`` without a modifier, such as ``character varying[]`` or
@@ -139,7 +140,7 @@ class Column:
 class UniqueKey:
     """Columns of a primary key, a unique constraint or a non-partial unique index.
 
-    :ivar constraint: whether ``on conflict on constraint`` can name it.
+    :ivar constraint: whether ``on conflict on constraint`` can name the key.
     """
 
     name: str
@@ -155,12 +156,12 @@ class Table:
     :ivar primary_key: column names in key order, empty if there is no key (a directive may declare one).
     :ivar unique_keys: primary key first, if any.
     :ivar insertable: whether INSERT is possible (``pg_relation_is_updatable`` for views).
-    :ivar updatable_columns: writable columns of a view, None if all are.
+    :ivar updatable_columns: writable columns of a view, None if all columns are writable.
     :ivar partition_of: OID of a partition's parent, which need not be exposed; else 0.
-    :ivar inherited: whether other tables inherit from it. Reading it also returns their rows.
+    :ivar inherited: whether other tables inherit from this table. Reading this table also returns their rows.
     :ivar large: whether statistics suggest that an index lookup is cheaper than a sequential scan.
-    :ivar estimated_rows: the planner's row estimate, or an upper bound from its size if the table was never
-        analyzed; None for views and foreign tables.
+    :ivar estimated_rows: the planner's row estimate, or an upper bound from the table's size if the table was
+        never analyzed; None for views and foreign tables.
     :ivar distributed_by: Citus's distribution column; "" for Citus tables that have none (reference tables),
         None for local tables.
     :ivar colocated: Citus's colocation group, 0 for reference tables, None for others.
@@ -204,9 +205,9 @@ class ForeignKey:
     A partition's copies of its parent's keys are omitted unless the parent is not exposed.
 
     :ivar unique: whether a unique key covers the referencing columns, so that the relationship is one-to-one.
-    :ivar declared: whether a directive declares it. Its name is then generated.
-    :ivar validated: whether PostgreSQL guarantees it for all rows. False for declared keys, keys of views,
-        and NOT VALID or NOT ENFORCED constraints.
+    :ivar declared: whether a directive declares the key. Its name is then generated.
+    :ivar validated: whether PostgreSQL guarantees the key for all rows. False for declared keys, keys of
+        views, and NOT VALID or NOT ENFORCED constraints.
     """
 
     name: str
@@ -222,7 +223,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An input argument. ``name`` is "" if the argument is unnamed, ``default`` None if it is required."""
+    """An input argument. ``name`` is "" if the argument is unnamed, ``default`` is None if required."""
 
     name: str
     type: int
@@ -270,8 +271,8 @@ class Function:
 class Role:
     """A role that the daemon's login role can ``set role`` to.
 
-    :ivar grantees: OIDs of the roles whose grants it has: itself, PUBLIC (0) and the roles that it inherits
-        from, including ``pg_read_all_data`` and ``pg_write_all_data``.
+    :ivar grantees: OIDs of the roles whose grants this role has: itself, PUBLIC (0) and the roles that it
+        inherits from, including ``pg_read_all_data`` and ``pg_write_all_data``.
     :ivar settings: names and values from ``alter role … set``, which ``set role`` does not apply.
     """
 
@@ -284,7 +285,7 @@ class Role:
 
     @property
     def forbidden_kind(self) -> str | None:
-        """Description of a role that requests must not run as, None for other roles."""
+        """Kind of this role if requests must not run as it, such as "a superuser", otherwise None."""
         if self.login:
             return "the login role of db-uri"
         return "a superuser" if self.superuser else None
@@ -292,9 +293,10 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that an operator should fix or know, such as an ignored directive.
+    """Something that an operator should fix or know about, such as an ignored directive.
 
-    A clash of GraphQL names may be intentional. ``place`` is the object, from ``describe_object``.
+    A clash of GraphQL names may be intentional. ``place`` is the name of the object, from
+    ``describe_object``.
     """
 
     place: str
@@ -303,7 +305,7 @@ class Problem:
 
 
 def describe_object(item: Table | Type | Function | Column | ForeignKey, table: Table | None = None) -> str:
-    """Return the name of an object for messages. Columns and foreign keys need their table."""
+    """Return the name of an object for messages. ``table`` is required for a column or foreign key."""
     if isinstance(item, Column | ForeignKey):
         assert table is not None
         if isinstance(item, Column):
@@ -339,7 +341,7 @@ class Catalog:
     :ivar tables: by OID.
     :ivar features: features of all tables, from ``graphql-features``.
     :ivar view_keys: foreign keys that views derive from their underlying tables (see
-        ``relationships.ViewKeys``); ``unique`` is whether the constraint's columns are unique.
+        ``relationships.ViewKeys``); ``unique`` is true if the constraint's columns are unique.
     :ivar view_primary_keys: columns of a view that contain its underlying tables' primary keys, by view OID.
     :ivar representations: functions of implicit casts between a domain and json or text, by the OIDs of
         source and target.
@@ -387,7 +389,7 @@ class Catalog:
         return usual if is_owner else self.registry.renamed.get((oid, kind))
 
     def has_same_content(self, other: Catalog | None) -> bool:
-        """Whether everything derived from the other catalog is valid for this one."""
+        """Whether values derived from the other catalog are valid for this catalog."""
         return self is other or (other is not None and self.content != b"" and self.content == other.content)
 
     def primary_key(self, table: Table) -> tuple[str, ...]:

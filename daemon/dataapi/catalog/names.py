@@ -29,7 +29,7 @@ from dataapi.catalog.registry import TableFieldKind
 from dataapi.catalog.relationships import KeyRelationship, Relationships
 
 _VECTORS = frozenset({"int2vector", "oidvector"})
-"""Array types whose text form is not that of arrays."""
+"""Array types whose text form is ``1 2`` instead of ``{1,2}``."""
 
 
 @lru_cache(maxsize=10_000)
@@ -76,7 +76,7 @@ def is_list(type_: Type) -> bool:
 
 
 def has_value(catalog: Catalog, oid: int) -> bool:
-    """Whether GraphQL can represent values of the type: not composites, and not lists of lists."""
+    """Whether GraphQL can represent values of the type, unlike composites and lists of lists."""
     type_ = catalog.types.get(oid)
     if type_ is None:
         return False
@@ -141,9 +141,9 @@ def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
     """Return the requested field name of a relationship. Several relationships may request the same name.
 
     A to-many relationship is named after the target table, with ``Collection``. A to-one relationship is
-    named after its only column without ``_id`` (with inflection) or ``Id`` (without). If the column has no
-    such ending, there are several columns, or the result is not a valid GraphQL name, it is named after the
-    target table.
+    named after its only column, minus the ending ``_id`` (with inflection) or ``Id`` (without inflection). If
+    the column has no such ending, there are several columns, or the result is not a valid GraphQL name, it is
+    named after the target table.
     """
     key = relationship.foreign_key
     directives = catalog.directives.foreign_key(key.table, key.name)
@@ -185,7 +185,8 @@ class FieldNames:
     :ivar inputs: names in input types and aggregates by column name, in column order.
     :ivar relationships: the table's own foreign keys first, then foreign keys to it.
     :ivar computed: functions whose only argument is the table's row type.
-    :ivar other_inputs: names of relationships and functions in input types by field, if they differ.
+    :ivar other_inputs: names of relationships and functions in input types by field, if they differ from the
+        field's name.
     """
 
     columns: Mapping[str, str]
@@ -321,7 +322,7 @@ class CatalogNames:
     def _assign_names(
         self, requested: Sequence[tuple[Column | KeyRelationship | Function, str]]
     ) -> list[str]:
-        """Return a unique name for each candidate. The owner of a name keeps it unchanged."""
+        """Return a unique name for each candidate. The owner of a name gets the name unchanged."""
         owners = _owners(requested)
         used = {NODE_ID, *owners}
         names = []

@@ -16,7 +16,7 @@ from dataapi.catalog.build import Document, build_catalog, with_grants
 from dataapi.catalog.model import Catalog, Function, Table
 
 Refresh = Callable[[Catalog], Awaitable[Catalog]]
-"""Returns the current catalog after checking that the given one is not outdated."""
+"""Returns the current catalog, after a reload if the given catalog is outdated."""
 
 FINGERPRINT = files("dataapi.catalog").joinpath("fingerprint.sql").read_text(encoding="utf-8")
 
@@ -66,7 +66,7 @@ async def reflect(
 
     :param in_thread: runs a function in a thread, like ``deferToThread``.
     :param earlier: a catalog of the same server. Its time zones are reused, because listing them is slow. If
-        nothing has changed since, it is returned with the new generation.
+        nothing has changed since, this catalog is returned with the new generation.
     :raises ApiError: if ``fetch`` fails.
     """
     timezones = earlier.timezones if earlier else frozenset()

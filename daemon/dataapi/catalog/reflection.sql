@@ -172,8 +172,8 @@ direct as materialized (
            split_part(split_part(e.tail, ' :resorigcol ', 2), ' ', 1)::int2 as origin_number
     from (
         -- Nesting depth at the start of the entry: the braces that the preceding parts left open, plus the brace
-        -- that splitting removed from each entry. A column is a node without child nodes, followed by the
-        -- entry's own members: " :resno 1 :resname … :resorigtbl 16385 :resorigcol 1 :resjunk false".
+        -- that splitting removed from each entry. The node of a plain column contains no other node. The members
+        -- of its entry follow: " :resno 1 :resname … :resorigtbl 16385 :resorigcol 1 :resjunk false".
         select ev_class, text, split_part(text, '}', 2) as tail,
                lag(depth) over (partition by ev_class order by number) + number - 2 as open
         from entry
@@ -239,7 +239,7 @@ surfaces as (
            ) as item,
            row_number() over (order by s.view) as number
     from surfacing s
-    -- This form makes the planner hash the key columns even if it expects only a few.
+    -- This form makes the planner hash the key columns even if it expects only a few rows.
     where ((s.origin, s.origin_number) in (select * from key_column)) is true
     group by s.view
 ),

@@ -57,7 +57,7 @@ class TableType(StrEnum):
 
 
 class EnumType(StrEnum):
-    """Types of an enum, by the suffix of their usual names."""
+    """GraphQL types generated for a PostgreSQL enum. A value is the usual suffix of the type's name."""
 
     ENUM = ""
     FILTER = "Filter"

@@ -1,7 +1,7 @@
 """Relationships of a catalog's tables: foreign keys, junction tables and functions.
 
-Both APIs use them. Each API has its own rules for names, for choosing a relationship, and for whether views
-have the keys of their underlying tables.
+GraphQL and REST each have their own rules for names, for choosing a relationship, and for whether views have
+the keys of their underlying tables.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dataapi.catalog.model import Catalog, Column, ForeignKey, Function, Problem
 from dataapi.database.sql_text import OWN_SCHEMA
 
 MAX_VIEW_KEYS = 16
-"""Maximum number of column combinations of a view that represent the same key. Further ones are ignored."""
+"""Maximum number of column combinations of a view that represent the same key. Others are ignored."""
 
 Columns = tuple[str, ...]
 Pairs = tuple[tuple[str, str], ...]
 
 
 class Cardinality(Enum):
-    """Number of rows on each side of a relationship, the source table's side first."""
+    """Cardinality of a relationship, the source table's side first."""
 
     ONE_TO_MANY = "one-to-many"
     MANY_TO_ONE = "many-to-one"
@@ -203,7 +203,8 @@ class ViewKeys:
     A view whose columns are plain columns of a table, possibly through other views, has that table's
     relationships, even if the table is not exposed (docs/reference/rest.md, Relationships).
 
-    :param surfaces: for each view, a list of ``[number, table, number in the table]`` for its plain columns.
+    :param surfaces: for each view, a list of ``[column number, table, column number in the table]`` for its
+        plain columns.
     """
 
     def __init__(self, surfaces: Sequence[Any], tables: Mapping[int, Table]) -> None:

@@ -24,16 +24,19 @@ DEBOUNCE = 0.1
 """Seconds from a notification to the reload, to combine notifications that arrive together."""
 
 REFRESH_INTERVAL = 2.0
-"""Minimum seconds from a load or comparison of the catalog to the next comparison that a request causes."""
+"""Minimum seconds since the catalog was loaded or compared before an unknown name triggers a comparison."""
 
 COMPARE_INTERVAL = 1.0
-"""Seconds between comparisons while requests arrive and no event trigger reports changes."""
+"""Seconds between catalog comparisons while requests arrive and no event trigger reports changes."""
 
 POLL_INTERVAL = 10.0
-"""Seconds between comparisons while notifications cannot arrive, and maximum pause after a comparison."""
+"""Seconds between catalog comparisons while notifications cannot arrive.
+
+The pause after a comparison (``PAUSE_FACTOR``) is never longer.
+"""
 
 PAUSE_FACTOR = 50
-"""Minimum pause after a comparison, as a multiple of its duration."""
+"""Minimum pause after a catalog comparison, as a multiple of the comparison's duration."""
 
 REGRANT_INTERVAL = 0.1
 """Minimum seconds between reads of the grants of roles that were denied access."""
@@ -47,7 +50,7 @@ select exists (
       and f.prosrc ~* ('(notify +|pg_notify *[(] *'')(dataapi|' || $1::text || ')')
 )
 """
-"""Query for whether an event trigger reports schema changes: ours, or the one in PostgREST's manual.
+"""Query that checks whether an event trigger reports schema changes: ours, or the one in PostgREST's manual.
 
 The parameter is ``db-channel``. Channel names contain no special characters of regular expressions.
 """
@@ -169,7 +172,7 @@ class CatalogWatcher:
     async def reload(self) -> Catalog:
         """Load the catalog and return the new snapshot.
 
-        Concurrent callers share a load, but never one that started before they called.
+        Concurrent callers share a load that starts after their calls.
 
         :raises ApiError: if the database cannot be queried. The current snapshot is retained.
         :raises CancelledError: if the watcher was stopped.
@@ -179,7 +182,7 @@ class CatalogWatcher:
         return await self._load_flight.run()
 
     async def refresh(self, known: Catalog) -> Catalog:
-        """Return the current catalog, for a request that missed a name in ``known``.
+        """Return the current catalog, for a request that did not find a name in the catalog ``known``.
 
         If ``known`` is current, it is compared with the database and reloaded if outdated, at most once per
         ``REFRESH_INTERVAL``. If the database cannot be queried, the current catalog is returned.
@@ -193,7 +196,7 @@ class CatalogWatcher:
         return self.current or known
 
     async def regrant(self, known: Catalog, role: str, item: Table | Function) -> Catalog:
-        """Return the current catalog, for a request that was denied access according to ``known``.
+        """Return the current catalog, for a request that was denied access under the catalog ``known``.
 
         Grants are read at most once per ``REGRANT_INTERVAL``, for all denied requests together. If the
         database cannot be queried, the current catalog is returned.

@@ -1,1 +1,1 @@
-"""GraphQL: a schema for each role, and a compiler from documents to the algebra of ``dataapi.sql``."""
+"""GraphQL: a schema for each role, and a compiler from documents to ``dataapi.sql.algebra``."""

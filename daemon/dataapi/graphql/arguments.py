@@ -1,7 +1,7 @@
 """Selected fields, and their arguments as trees.
 
 A tree is None for null, an ``InputLeaf``, or a list or dict of trees. Lists and dicts determine the structure
-of a statement, and leaves become its slots. Lists contain only input objects. A list of scalars or enum
+of a statement, and leaves become its parameters. Lists contain only input objects. A list of scalars or enum
 values is one leaf, because it is bound as one array.
 """
 
@@ -24,14 +24,14 @@ from dataapi.graphql.sources import InputLeaf, ListOrigin, LiteralOrigin, Respon
 from dataapi.sql.algebra import Parameter
 
 Shapes = Mapping[str, Shape]
-"""Shapes of a document's parameters and of the variables with a value, by name."""
+"""Shapes of a document's parameters and of the provided variables, by name."""
 SelectedFields = dict[str, list[gql.FieldNode]]
 """Fields by response key, in the order of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Evaluates selection sets and arguments for the shapes of an operation's variables.
+    """Evaluates selection sets and arguments for variables of given shapes (see ``input_values``).
 
     CollectFields in the GraphQL specification defines how fields are merged.
     """
@@ -48,7 +48,7 @@ class Selector:
     ) -> SelectedFields:
         """Return the merged fields of selection sets by response key, for an object type and its interfaces.
 
-        :raises GraphQLError: the condition of a directive is null.
+        :raises GraphQLError: the ``if`` argument of a directive is null.
         """
         fields: SelectedFields = {}
         visited: set[str] = set()
@@ -196,7 +196,7 @@ def stored_value(mapping: TypeMapping, tree: InputTree) -> Parameter | None:
 
 
 class PartialObject(dict[str, InputTree]):
-    """An input object without the members whose values are absent variables."""
+    """An input object that lacks members because their variables are absent."""
 
 
 def is_partial(tree: InputTree) -> bool:

@@ -24,9 +24,10 @@ from dataapi.sql.algebra import (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page of rows that the arguments of a collection describe.
+    """The page of a collection's rows that the arguments describe.
 
-    ``position`` is where the page starts in the direction of paging. ``rows`` include the rows before it.
+    ``position`` is where the page starts in the direction of paging. ``rows`` include the rows before
+    ``position``.
     """
 
     rows: Rows
@@ -36,11 +37,11 @@ class Page:
 
 
 Ordering = tuple[OrderTerm, str]
-"""An order term and the slot type of its values in cursors."""
+"""An order term and the SQL type of its values in cursors."""
 
 
 def read_page(view: TableView, rows: Rows, arguments: InputObject) -> Page:
-    """Return the page of rows for the arguments of a collection (docs/reference/graphql.md, Pagination).
+    """Return the page that a collection's arguments describe (docs/reference/graphql.md, Pagination).
 
     :raises GraphQLError: the arguments are incompatible, or a cursor was created for another order.
     """
@@ -116,7 +117,7 @@ def _element(view: TableView, element: InputObject) -> Ordering | None:
         term = _term(operand(field), tree, nullable=field.column.nullable)
         return replace(term, schema=field.mapping.schema_of("<")), field.mapping.parameter
     related = view.others_by_input[name]
-    assert isinstance(related, RelatedField), "only columns and relationships can be ordered by"
+    assert isinstance(related, RelatedField), "an order term is a column or a relationship"
     return (_by_row if related.to_one else _by_rows)(related, as_object(tree))
 
 

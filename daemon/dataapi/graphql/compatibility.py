@@ -5,7 +5,7 @@ variable gets the type of its position, and becomes several variables if its pos
 Strings may stand for enum values, and unused fragments are ignored.
 
 The literals and aliases extracted by ``literal_parameters`` become parameters, so that other documents can
-share the adapted one.
+share the adapted document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataapi.graphql.input_values import InputMembers, Literal, LiteralReading, 
 from dataapi.graphql.schema.shared_types import nullable
 
 _SEPARATOR = ":"
-"""Separates a variable's name from the number of its type.
+"""Separates a variable's name from the number of its type, if it has several types.
 
 Names in documents cannot contain this character.
 """
@@ -46,7 +46,7 @@ class AdaptedDocument:
     :ivar literal_types: the types of extracted literals, by parameter name.
     :ivar merges: whether some fields with arguments have the same response key. If they are merged, their
         literals must be equal.
-    :ivar arguments_valid: whether all arguments are certainly valid, with any values of variables.
+    :ivar arguments_valid: whether all arguments are certainly valid, whatever the variables' values.
     """
 
     document: gql.DocumentNode
@@ -60,7 +60,7 @@ class AdaptedDocument:
     _fragments: Mapping[str, _Uses]
 
     def for_rules(self) -> gql.DocumentNode:
-        """Return the document for graphql-core's rules, with enum values in place of strings."""
+        """Return the document for graphql-core's rules. Strings that stand for enum values are replaced."""
         return with_enum_values(self.document, self._enum_strings)
 
     def variables(self, operation: str | None) -> Iterable[VariableUse]:
@@ -120,7 +120,7 @@ class _Adapter(LiteralReading):
             elif self._strict:
                 self._definition(node, None)
                 nodes.append(node)
-            elif node.name.value not in fragments:  # of several with the same name, the first is used
+            elif node.name.value not in fragments:  # the first of several with this name is used
                 fragments[node.name.value] = node, self._definition(node, None)
         uses_of = {name: uses for name, (_, uses) in fragments.items()}
         spread = [name for uses in operations.values() for name in uses.fragments]
@@ -234,7 +234,7 @@ def _reachable(names: Iterable[str], fragments: Mapping[str, _Uses]) -> dict[str
 
 
 def _cyclic(fragments: Mapping[str, _Uses]) -> set[str]:
-    """Return the fragments that reach a cycle of spreads. Such a cycle is an error even if unused."""
+    """Return the fragments that lead to a cycle of spreads. Even an unused cycle is an error."""
     spread_by: dict[str, list[str]] = {}
     remaining = {
         name: sum(1 for inner in uses.fragments if inner in fragments) for name, uses in fragments.items()

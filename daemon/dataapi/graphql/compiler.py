@@ -1,4 +1,4 @@
-"""Compiles the fields of an operation to an output of the algebra, for one shape of its variables."""
+"""Compiles an operation's fields to the SQL algebra, for variables of given shapes (see ``input_values``)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from dataapi.sql.outputs import Key, Null, Object, Output, Text, Value
 from dataapi.sql.row_output import One
 
 GROWTH_FACTOR, GROWTH_ROWS = 2, 1_000
-"""Assumed growth of a table since its rows were estimated: twice the rows, plus a thousand."""
+"""Assumed growth of a table since its rows were estimated: to twice the estimate plus a thousand."""
 
 
 class PageSize(Protocol):
@@ -73,7 +73,7 @@ def capacity(table: Table) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The number of rows of a page and of the pages nested in each of its rows.
+    """The cost of a page: its number of rows, and the costs of the pages nested in each row.
 
     :ivar capacity: the maximum number of rows in the table, None if unknown.
     :ivar disjoint: whether pages of different parents share no rows. All of these pages together then have at
@@ -137,7 +137,7 @@ def member_key(key: str, node: FieldNode) -> Key:
 COUNT = Aggregate(AggregateFunction.COUNT)
 
 MAX_OBJECTS = 3_000
-"""Maximum number of objects that one operation may select. Compiling this number takes about half a second.
+"""Maximum number of objects that one operation may select. Compiling this many takes about half a second.
 
 A short document with fragments that spread each other twice could select millions.
 """
@@ -205,8 +205,8 @@ class Compiler:
     ) -> Object:
         """Return the output of an object with its selected fields.
 
-        :param in_list: whether the object is a list item. The path of an error is then that of the first
-            item, because errors do not depend on the row.
+        :param in_list: whether the object is a list item. Error paths then point to the first item, because
+            errors do not depend on the row.
         """
         self._objects += 1
         if self._objects > MAX_OBJECTS:

@@ -52,7 +52,7 @@ from dataapi.graphql.validation import client_error, is_certainly_valid, validat
 LONGEST_DOCUMENT = 1_000_000
 """Maximum length of a document, in characters."""
 MAX_SELECTIONS = 5_000
-"""Maximum number of selections in a selection set, because validation compares all of them."""
+"""Maximum number of selections in a selection set. Validation compares selections with each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +96,9 @@ class CoercedRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of an operation, with its default's value and shape.
+    """A variable of an operation. ``default`` contains the default value and its shape.
 
-    ``name`` is its name in the client's text, ``inner_name`` the one in the adapted document.
+    ``name`` is used in the client's text, ``inner_name`` in the adapted document.
     """
 
     name: str
@@ -112,8 +112,8 @@ class Variable:
 class GraphQLOperation:
     """An operation of a validated document. ``root`` is the name of its root type.
 
-    :ivar key: a value that is equal for operations of a role that compile to the same plans. It holds no
-        reference to the document.
+    :ivar key: a value that is equal for operations of a role that compile to the same plans. The key contains
+        no reference to the document.
     :ivar is_subscription: whether the operation is executed again when its result changes.
     """
 
@@ -155,8 +155,8 @@ class GraphQLOperation:
     def coerce(self, raw: Mapping[str, Any], parameters: Parameters) -> CoercedRequest:
         """Return the coerced variables and the parameters. Variables without a value or default are omitted.
 
-        :raises RequestRejected: a value is missing or invalid. The errors contain the name of the variable
-            and the path of the value in it.
+        :raises RequestRejected: a value is missing or invalid. The errors contain the variable's name and the
+            value's path in the variable.
         """
         coerced, shapes = dict(parameters.values), list[Shape]()
         reading = Reading()
@@ -177,7 +177,7 @@ class GraphQLOperation:
             if reading.objects < 0:
                 message = (
                     f"The variable '${variable.name}' contains too many input objects: {MAX_INPUT_OBJECTS} "
-                    "are allowed in one request, not counting rows that have the same members."
+                    "are allowed in one request, not counting inserted rows that all have the same members."
                 )
                 raise RequestRejected(Stage.VARIABLES, message) from None
         if reading.errors or None in map(raw.get, self._required):
@@ -207,7 +207,7 @@ def _value_error(path: InputPath, message: str) -> GraphQLError:
 class Document:
     """A validated document within the limits.
 
-    :param extracted: the literals and aliases of the text, for a document that other texts share.
+    :param extracted: the literals and aliases extracted from the text, None to leave them in the document.
     :ivar literal_types: the types of extracted literals, by parameter name.
     :ivar is_exact: whether the document contains its literals and aliases, not parameters in their place.
     :ivar key: a value that is equal for documents of a role that compile to the same plans.
@@ -366,7 +366,7 @@ class _Measurer:
 def check_limits(document: DocumentNode, limits: Limits) -> None:
     """Check the depth, width and aliases of operations and fragments.
 
-    :raises GraphQLError: a limit is exceeded. The message contains the number and the limit.
+    :raises GraphQLError: a limit is exceeded. The message contains the actual number and the limit.
     """
     fragments = {
         node.name.value: node for node in document.definitions if isinstance(node, FragmentDefinitionNode)

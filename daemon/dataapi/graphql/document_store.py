@@ -62,7 +62,7 @@ def document_text(request: GraphQLRequest, documents: Documents | None, *, only:
         if only and request.query not in persisted.texts:
             raise _rejected(
                 "PERSISTED_DOCUMENT_REQUIRED",
-                "Only persisted documents may run: send the documentId of one.",
+                "Only persisted documents may run: send a documentId.",
             )
         return request.query
     if request.document_id is not None:
@@ -92,7 +92,7 @@ def read_documents(files: Iterable[tuple[str, bytes | OSError]]) -> Documents:
 
     Invalid files and documents become problems.
 
-    :param files: names of files, with their contents or the errors of reading them.
+    :param files: contents of files by name, or the error if a file could not be read.
     """
     documents = Documents()
     for name, content in files:
@@ -126,7 +126,7 @@ def _entries(name: str, content: bytes | OSError) -> Iterator[tuple[str, str]]:
 
 
 def _manifest(manifest: Any) -> Iterator[tuple[str, str]]:
-    """Yield the entries of ``{id: text}`` or of Apollo's ``{"operations": [{"id", "body"}]}``."""
+    """Yield the ids and texts of ``{id: text}`` or of Apollo's ``{"operations": [{"id", "body"}]}``."""
     match manifest:
         case {"operations": list(operations)}:
             for index, operation in enumerate(operations):
@@ -134,7 +134,9 @@ def _manifest(manifest: Any) -> Iterator[tuple[str, str]]:
                     case {"id": str(document_id), "body": str(text)}:
                         yield document_id, text
                     case _:
-                        raise _InvalidDocument(f"operations[{index}] has no id and body that are strings")
+                        raise _InvalidDocument(
+                            f'operations[{index}] needs an "id" and a "body" that are strings'
+                        )
         case dict() if all(isinstance(text, str) for text in manifest.values()):
             yield from manifest.items()
         case _:

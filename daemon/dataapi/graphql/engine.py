@@ -1,4 +1,4 @@
-"""The GraphQL engine of one project: document, plan, bind, run, respond."""
+"""The GraphQL engine of one project: parse, plan, bind, execute, respond."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ INTERNAL = "XX"  # the SQLSTATE class of internal errors
 DATA_EXCEPTION = "22000"
 
 LONG = 20_000
-"""Maximum size of a request that is bound in the reactor's thread, in bytes.
+"""Maximum size in bytes of a request whose variables are read in the reactor's thread.
 
 Reading the variables of larger requests would delay other requests.
 """
 SHORT = 3_000
-"""Maximum total size of a request and its document that are compiled in the reactor's thread, in bytes.
+"""Maximum size in bytes of a request, including its document, that the reactor's thread compiles.
 
 Such a request takes milliseconds to compile.
 """
@@ -92,7 +92,7 @@ class Engine:
 
     :param catalog: returns the current catalog, None if there is none yet.
     :param documents: returns the persisted documents, None if no folder is configured.
-    :ivar hits, misses: numbers of requests whose plan was cached, and whose plan had to be compiled.
+    :ivar hits, misses: numbers of requests with a cached plan, and with a plan that had to be compiled.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Engine:
     async def execute(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
         """Return the response to a request.
 
-        A request that had no effect is retried for these reasons, at most once for each. After a retry with a
-        newer catalog, the other two retries are possible again:
+        A request that had no effect is retried at most once for each of these reasons. After a retry with a
+        newer catalog, it may be retried again for the other two reasons:
 
         - A name or type is unknown, and a newer catalog may have it.
-        - The error of a shared document lacks its location in the client's text.
+        - An error lacks a location, because requests with different literals share the document.
         - Values of some fields of a query cannot be bound. The other fields are executed.
 
         :raises ApiError: the database is unavailable, or the role does not exist.
@@ -253,7 +253,7 @@ class Engine:
     async def _rejects_value(
         self, error: DatabaseError, catalog: Catalog, caller: Caller, http: Request, bound: BoundOperation
     ) -> bool:
-        """Return whether PostgreSQL raises the same error when it only parses one of the values."""
+        """Return whether parsing one of the values is enough for PostgreSQL to raise the same error."""
         try:
             for check in bound.plan.input_checks(bound.variables):
                 await self._transactions.run(catalog, http, caller, (check,), read_only=True)
@@ -370,8 +370,8 @@ def _database_error(error: DatabaseError, keys: tuple[str | None, ...]) -> Mappi
     see.
 
     :param keys: the response keys of the root fields, None for fields that need no database.
-    :raises RuntimeError: PostgreSQL reported an internal error that no invalid value caused. The client does
-        not get its message.
+    :raises RuntimeError: PostgreSQL reported an internal error, and no invalid value caused it. The client
+        does not see the message.
     """
     if error.code.startswith(INTERNAL) and not error.at_value:
         raise RuntimeError(f"PostgreSQL failed: {error.code}: {error.message}") from error

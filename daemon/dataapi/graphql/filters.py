@@ -71,7 +71,7 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
     if name == "not":
         inner = filter_condition(view, member)
         return None if inner is None else Not(inner)
-    # Empty parts are ignored, also in ``or``: an absent variable in one alternative must not make the
+    # Empty filters are ignored, even in ``or``: an absent variable in one alternative must not make the
     # filter match every row.
     parts = [part for part in (filter_condition(view, item) for item in as_items(member)) if part is not None]
     return all_of(parts) if name == "and" or len(parts) < 2 else Or(tuple(parts))
@@ -80,7 +80,7 @@ def _member_condition(view: TableView, name: str, member: InputTree) -> Conditio
 def _related_condition(related: RelatedField, member: InputTree) -> Condition | None:
     """Return the condition on related rows.
 
-    An empty filter matches any row. If a filter is only empty because variables are absent, it has no
+    An empty filter matches any related row. A filter that is empty only because variables are absent has no
     condition.
     """
     if related.to_one:
@@ -157,7 +157,7 @@ def comparison(left: Expression, mapping: TypeMapping, operator: Operator, leaf:
     type_ = mapping.parameter
     encode: Encode = encoder(mapping) if mapping.own is not None else encode_value
     if operator is Operator.STARTS_WITH and mapping.own is not None:
-        # citext has no operator ^@, and that of text is case-sensitive. citext's LIKE ignores case.
+        # citext has no operator ^@, and text's operator is case-sensitive. citext's LIKE ignores case.
         operator, encode = Operator.LIKE, _encode_prefix
     if mapping.is_list:
         encode = encode_list

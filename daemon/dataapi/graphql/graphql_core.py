@@ -104,7 +104,7 @@ def _lines(text: str) -> tuple[int, int]:
 class _Lexer(gql.Lexer):
     """Reads tokens and skips comments.
 
-    A token has a reference to the next one but not to the previous one, so it is freed after use.
+    A token has a reference to the next token but not to the previous one, so it is freed after use.
     """
 
     def __init__(self, source: gql.Source) -> None:
@@ -131,7 +131,7 @@ class _Lexer(gql.Lexer):
             self.line_start = start + line_start
         match = _TOKEN.match(body, position)
         if match is None:
-            # graphql-core reads strings, the end of the text, and invalid tokens
+            # Use graphql-core's lexer for strings, the end of the text, and invalid tokens.
             return super().read_next_token(position)
         kind = gql.TokenKind.NAME
         if match["punctuator"]:
@@ -153,7 +153,7 @@ class _Lexer(gql.Lexer):
             if following[:1] == '"':
                 return self.create_token(gql.TokenKind.STRING, start, position + 1, "".join(parts))
             if following[:1] != "\\":
-                return super().read_string(position - 1)  # raises the error
+                return super().read_string(position - 1)  # raises the syntax error
             if following == "\\u{":
                 escape = self.read_escaped_unicode_variable_width(position)
             elif following[:2] == "\\u":
@@ -258,7 +258,7 @@ class LazySchema(gql.GraphQLSchema):
         self, query: gql.GraphQLObjectType, types: LazyMap[gql.GraphQLNamedType], subscription: str | None
     ) -> None:
         super().__init__(assume_valid=True)
-        del self.mutation_type, self.subscription_type  # so that the properties below are used
+        del self.mutation_type, self.subscription_type  # instance attributes would hide the properties below
         self.query_type = query
         self._subscription = subscription
         self.type_map = types  # type: ignore[assignment]  # graphql-core only changes it while building the schema

@@ -28,7 +28,7 @@ from dataapi.graphql.sources import (
 )
 
 InputPath: TypeAlias = tuple[Any, ...]
-"""Path of a value: the path of its parent and a name or index. Empty for a root."""
+"""Path of a value: its parent's path, and a name or index. Empty for the outermost value."""
 
 
 MAX_ERRORS = 20
@@ -89,7 +89,7 @@ class LeafList:
 
 
 Literal: TypeAlias = "InputLeaf | VariableUse | LeafList | list[Literal] | dict[str, Literal] | None"
-"""A literal with coerced constants. Lists contain only input objects, and None stands for null."""
+"""A literal with coerced constants. A dict is an input object, a list contains input objects."""
 
 _Node = TypeVar("_Node", bound=gql.Node)
 
@@ -97,7 +97,7 @@ _Node = TypeVar("_Node", bound=gql.Node)
 class LiteralReading:
     """State of a pass over literals.
 
-    :ivar certain: whether graphql-core's rules certainly accept the literals if they are valid.
+    :ivar certain: False if graphql-core may reject valid literals, such as objects with duplicate members.
     :ivar enum_strings: the offsets of strings that stand for enum values.
     """
 
@@ -129,7 +129,7 @@ def with_enum_values(node: _Node, offsets: Set[int]) -> _Node:
         return node
     visitor = _EnumStrings(offsets)
     replaced: _Node = gql.visit(node, visitor)
-    visitor.enter_leave_map.clear()  # the map refers to the visitor
+    visitor.enter_leave_map.clear()  # breaks a reference cycle
     return replaced
 
 
@@ -270,8 +270,8 @@ class _ObjectInput(InputType):
 class _ListInput(InputType):
     """Reads lists.
 
-    A list of leaves is bound as one array. Its shape is a tuple of its values if they are enum values, else
-    True.
+    A list of leaves is bound as one array. If the values are enums that determine the plan, its shape is a
+    tuple of the values, otherwise True.
     """
 
     def __init__(self, type_: gql.GraphQLList[Any]) -> None:
@@ -297,7 +297,7 @@ class _ListInput(InputType):
                 reading.objects += len(value)
             values = [read(item, inner, reading, path, index) for index, item in enumerate(value)]
         else:
-            values = [read(value, inner, reading, path, step)]  # a single value is a list of one
+            values = [read(value, inner, reading, path, step)]  # a single value is coerced to a list
         if self._has_objects:
             shapes.append(tuple(inner))
         else:
@@ -382,7 +382,7 @@ def _itself(value: Any) -> Shape:
 
 
 _COMPILED = "input"
-"""Key of the extension in which an input object type caches its reader."""
+"""Key of the cached ``_ObjectInput`` in the ``extensions`` of an input object type."""
 
 
 def input_type(type_: gql.GraphQLInputType) -> InputType:

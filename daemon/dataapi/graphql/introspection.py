@@ -1,4 +1,4 @@
-"""Execution of introspection fields with a schema of the types that introspection may show."""
+"""Executes introspection fields, using a schema of the types that introspection may show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ take minutes and gigabytes.
 class Introspection:
     """Executes the introspection fields of one role's operations.
 
-    Visiting every type of a large schema takes seconds, so it runs on the worker thread.
+    Visiting every type of a large schema takes seconds, so introspection runs on the worker thread.
     """
 
     def __init__(self, make_schema: Callable[[], gql.GraphQLSchema | None]) -> None:
@@ -88,7 +88,7 @@ class Introspection:
             )
         except _TooManyFields:
             raise gql.GraphQLError("The introspection query is too complex.") from None
-        for error in result.errors or ():  # such as a required variable without a value
+        for error in result.errors or ():  # for example, a required variable has no value
             raise gql.GraphQLError(without_python(error.message), error.nodes, path=error.path)
         return {result_name(name): json.dumps(value) for name, value in (result.data or {}).items()}
 

@@ -1,8 +1,8 @@
-"""Replaces literals and aliases with parameters, so that documents that differ only in them share plans.
+"""Replaces literals and aliases with parameters, so that documents share a plan if nothing else differs.
 
 Many clients write values into the text instead of sending variables, and choose their own aliases. The shape
-of a text has no numbers, strings or aliases. The first document of a shape is validated and compiled with
-parameters in their place, and later texts only supply other values.
+of a text contains placeholders for numbers, strings and aliases. The first document of a shape is validated
+and compiled with parameters, and later texts only supply other values.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ExtractedParameters:
 
 
 def extract_parameters(text: str) -> ExtractedParameters | None:
-    """Return a text without its literals and aliases, None if it has none or cannot be shared."""
+    """Return a text without its literals and aliases, None if there are none or the text cannot be shared."""
     extraction = _Extraction()
     shape = _TOKEN.sub(extraction.replaced, text)
     if not extraction.aliases.keys().isdisjoint(extraction.names):
@@ -75,8 +75,8 @@ class _Extraction:
         self.aliases: dict[str, str] = {}
         self.names: set[str] = set()
         self.names_by_offset: dict[int, str] = {}
-        # A name before a colon is an alias at depth 0, and an argument in parentheses. Starting at depth 1,
-        # no alias is found.
+        # A name before a colon is an alias at depth 0, and an argument inside parentheses. If the depth
+        # starts at 1, no alias is found.
         self._depth = 0 if aliases else 1
 
     def replaced(self, match: re.Match[str]) -> str:
@@ -111,7 +111,7 @@ def _literal(source: str) -> gql.ConstValueNode:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The coerced literals and aliases of a text by parameter name, and the literals' shapes in order."""
+    """Coerced literals and aliases of a document, by parameter name. ``shapes`` are those of the literals."""
 
     values: Mapping[str, Any]
     shapes: tuple[Hashable, ...]
@@ -123,7 +123,7 @@ NO_PARAMETERS = Parameters({}, ())
 def coerce_literals(
     extracted: ExtractedParameters, types: Mapping[str, gql.GraphQLInputType]
 ) -> Parameters | None:
-    """Return the values of all parameters, None if a literal is invalid."""
+    """Return the values of all parameters, or None if a literal is invalid."""
     if extracted.literals.keys() != types.keys():
         return None  # a literal outside of arguments, such as a description
     reading = LiteralReading()

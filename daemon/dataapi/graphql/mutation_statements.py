@@ -1,9 +1,9 @@
 """The statements of mutations. They change rows and return the response.
 
-If the selected records consist of columns of the row itself, one statement is enough: a data-modifying query
-and the response over its returned rows. All parts of a statement see the same snapshot, so relationships of
-changed rows would be those from before the change. If relationships are selected, a second statement in the
-same message reads the rows by their keys.
+If only columns of the changed rows are selected, one statement is enough: it changes the rows and computes
+the response from ``returning``. All parts of a statement see the same snapshot, so it would read related rows
+as they were before the change. If relationships are selected, a second statement in the same message reads
+the rows by their keys.
 
 Deleted rows are returned with their relationships from before the delete. VOLATILE functions do not use the
 statement's snapshot, so records that call them are computed before any row is deleted.
@@ -88,7 +88,7 @@ OperationStep = MutationStep | Output
 def compile_mutations(
     steps: tuple[tuple[Key, OperationStep], ...], dialect: Dialect = POSTGRESQL
 ) -> tuple[Compiled, ...]:
-    """Return the statements of mutation fields in order. The last one returns the data as JSON text."""
+    """Return the statements of mutation fields in order. The last statement returns the data as JSON text."""
     steps = dialect.rewrite(steps)
     statements: list[Compiled] = []
     members: list[tuple[Key, Json]] = []
@@ -108,7 +108,7 @@ def compile_mutations(
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedStatement:
-    """A response's SQL in an unfinished statement. ``prefix`` is a ``with`` clause, or empty."""
+    """An unfinished statement: the SQL of a response. ``prefix`` is a ``with`` clause, or empty."""
 
     writer: Writer
     prefix: str
@@ -118,7 +118,7 @@ class UnfinishedStatement:
 def step_statements(
     dialect: Dialect, number: int, step: OperationStep
 ) -> tuple[*tuple[Compiled, ...], UnfinishedStatement]:
-    """Return the statements of a field, given its index. The last one returns the response."""
+    """Return the statements of a field, given its index. The last statement returns the response."""
     if not isinstance(step, MutationStep):
         calling, output = _call_separately(dialect, step, f"dataapi.rows{number}")
         writer = dialect.writer()
@@ -203,7 +203,7 @@ def _read_before(dialect: Dialect, number: int, step: MutationStep, delete: Dele
     columns = ", ".join(
         [f'{row.alias}."~identity"', 'pg_catalog.row_number() over () as "~place"', *record_columns]
     )
-    # The condition does not depend on rows, so PostgreSQL evaluates it before it reads any.
+    # The condition does not depend on rows, so PostgreSQL evaluates it before reading any rows.
     deleting = delete_sql(writer, delete, target, f"(select pg_catalog.count(*) from {before}) is not null")
     prefix = (
         f"with {before} as materialized (select {columns} from {source}{''.join(joins)}), "
@@ -246,7 +246,7 @@ def _modify_and_store(
 
 
 def guarded_count(writer: Writer, number: int, step: MutationStep) -> str:
-    """Return SQL for the number of affected rows that raises an error if there are too many."""
+    """Return SQL for the number of affected rows. It raises an error if there are too many rows."""
     count_sql = "pg_catalog.count(*)"
     if step.guard is None:
         return count_sql

@@ -112,7 +112,7 @@ def _assignments(view: TableView, values: InputObject) -> ValueRows:
 
 
 def read_insert(view: TableView, arguments: InputObject) -> Insert:
-    """Return the rows to insert, with related rows if an object contains some.
+    """Return the rows to insert, including the related rows that objects contain.
 
     :raises GraphQLError: there are no objects, or the arguments are incompatible.
     """
@@ -134,7 +134,7 @@ def read_insert(view: TableView, arguments: InputObject) -> Insert:
 
 def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
     fields = [field for field in view.insertable if any(field.name in each for each in objects)]
-    fields = fields or list(view.insertable[:1])  # SQL requires a column to insert a row of defaults
+    fields = fields or list(view.insertable[:1])  # SQL requires a column, even for a row of defaults
 
     rows = tuple(
         tuple(
@@ -147,7 +147,7 @@ def _values(view: TableView, objects: list[InputObject]) -> ValueRows:
 
 
 def _conflict(argument: InputObject) -> OnConflict:
-    """Return the action on conflict. Exactly one of the constraint and the columns is required."""
+    """Return the action on conflict. Either the constraint or the columns are required, not both."""
     constraint, columns, update = (argument.get(name) for name in ("constraint", "columns", "update"))
     names = () if columns is None else as_leaf(columns).enum_values()
     if (constraint is None) is not bool(names):
@@ -201,7 +201,7 @@ def _batch(view: TableView, objects: InputLeaf) -> JsonRows:
 def _json_column(view: TableView, field: ColumnField, member: str) -> JsonColumn:
     """Return a column of a batch. JSON is passed as text, so that PostgreSQL stores it unchanged."""
     type_ = view.type_name(field)
-    assert type_ is not None, "batches require that the role may use all type names"
+    assert type_ is not None, "a batch requires that the role may use the schema of each column's type"
     if field.mapping.kind != "JSON":
         return JsonColumn(field.column.name, type_, member=member)
     text = 'pg_catalog."_text"' if field.mapping.is_list else 'pg_catalog."text"'
@@ -241,7 +241,7 @@ def _json_encoder(mapping: TypeMapping) -> Callable[[Any], Any]:
 
     def texts(values: Any) -> list[str | None]:
         if mapping.max_length is not None:
-            encode(values)  # raises if a text is too long
+            encode(values)  # raises if a string is too long
         items = values if isinstance(values, list | tuple) else [values]
         return [None if item is None else encode_value(item) for item in items]
 

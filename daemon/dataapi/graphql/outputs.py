@@ -1,4 +1,4 @@
-"""Outputs that only GraphQL has: connections, function results, node ids, cursors and bound JSON."""
+"""Outputs that only GraphQL uses: connections, function results, node ids, cursors and bound JSON."""
 
 from __future__ import annotations
 
@@ -188,8 +188,8 @@ class ConnectionOutput(Output):
 class _ConnectionWriter:
     """Writes the SQL of a connection. An inner query selects the page.
 
-    The inner query selects rows in the direction of paging, and one more than the limit if the response
-    contains whether another page follows. Rows are numbered if ``pageInfo`` requires it.
+    It selects rows in the direction of paging, and one row more than the limit if the response reports
+    whether another page follows. Rows are numbered if ``pageInfo`` requires it.
     """
 
     _NUMBER, _COUNT = quote_identifier("~number"), quote_identifier("~count")
@@ -284,7 +284,7 @@ class _ConnectionWriter:
         return value_json(f"(pg_catalog.count(*) {GREATER} {self._limit()})", BOOL)
 
     def _other_side_sql(self) -> str:
-        """Return SQL of a JSON boolean: whether rows precede a forward page, or follow a backward page."""
+        """Return SQL for a JSON boolean: whether rows precede a forward page, or follow a backward page."""
         position, offset = self._connection.position, self._rows.offset
         alternatives = []
         if position is not None:

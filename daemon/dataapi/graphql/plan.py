@@ -1,4 +1,4 @@
-"""The plan of an operation for one shape of its variables."""
+"""Compiled operations. A plan is valid for one shape of the variables (see ``input_values``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INTROSPECTION = frozenset({"__schema", "__type"})
 
 @dataclass(frozen=True, slots=True)
 class IntrospectionResult:
-    """The result of an introspection field. The variables contain it when the plan is bound."""
+    """The result of an introspection field. The variables contain this result when the plan is bound."""
 
     key: str
 
@@ -52,9 +52,10 @@ def result_name(key: str) -> str:
 class OperationPlan:
     """A compiled operation.
 
-    :ivar statements: the statements in order. The last one returns the data. Empty if the data is constant.
+    :ivar statements: the statements in order. The last statement returns the data. Empty if the data is
+        constant.
     :ivar constants: JSON text of the members of constant data, by response key.
-    :ivar maximum: the highest cost with any variables.
+    :ivar maximum: the highest cost for any variables.
     :ivar errors: the errors of fields that are omitted or null.
     :ivar keys: the response keys of the root fields in order, None for fields that need no database.
     :ivar fields: fields with statements that are sent separately. Empty if all statements are sent together.

@@ -23,8 +23,8 @@ DOCUMENTS_PER_ROLE = 1_000
 DOCUMENT_BYTES = 12_000_000
 """Maximum size of the cached documents per role, in bytes.
 
-This and ``PLAN_BYTES`` also limit the time of a garbage collection, because a collection visits all cached
-objects.
+This and ``PLAN_BYTES`` also limit the duration of a garbage collection, because the collector visits all
+cached objects.
 """
 LONGEST_CACHED = 20_000
 """Maximum length of a cached document, in characters."""
@@ -74,8 +74,8 @@ class GraphQLRole:
             return schemas[-1].schema
 
         self.introspection = Introspection(introspected)
-        # Requests that use the schemas hold a reference to ``introspection``, so no request uses them
-        # afterwards.
+        # Requests that use the schemas hold a reference to ``introspection``, so the schemas are unused once
+        # it is freed.
         weakref.finalize(self.introspection, _dismantle, schemas).atexit = False
 
     def prepare(self, text: str) -> PreparedDocument:
@@ -86,7 +86,7 @@ class GraphQLRole:
         return prepared
 
     def _shared(self, text: str) -> PreparedDocument | None:
-        """Return the document that texts with other literals and aliases share, None if there is none."""
+        """Return the document shared by texts that differ only in literals and aliases, or None."""
         extracted = extract_parameters(text)
         if extracted is None:
             return None

@@ -1,8 +1,8 @@
 """Mutations that need several messages in one transaction, because Citus distributes their tables.
 
 Citus may run a whole statement on the server of a shard, and other servers do not see the settings made
-there. So the daemon passes the results of a message on: keys of changed rows as parameters of the message
-that reads these rows, and the responses of fields as members of the data.
+there. So the daemon passes results to later messages: keys of changed rows to the message that reads these
+rows, and the responses of fields to the message that returns the data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dataapi.sql.row_output import MemberWriter
 from dataapi.sql.statement import Compiled, Row, compiled, qualified
 
 _PREVIOUS = "~"
-"""Variable for the row that the previous message returned. No document can use this name."""
+"""Name of the variable for the row that the previous message returned. It is not a valid GraphQL name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,10 @@ class PreviousResult:
 
 @dataclass(frozen=True, slots=True)
 class FieldStatements:
-    """The statements of a field by message. The last one returns the field's JSON text.
+    """The statements of a mutation field, grouped into messages that are sent separately.
 
-    ``key`` is the response key, ``constant`` the JSON of a field that needs no statement.
+    The last statement returns the field's JSON text. ``key`` is the response key, ``constant`` the JSON of a
+    field that needs no statement.
     """
 
     key: str
@@ -95,7 +96,7 @@ def compile_separately(
 # ---------------------------------------------------------------- rows that are read again
 
 _COUNT, _IDENTITIES, _KEYS = 0, 1, 2
-"""Indexes of returned columns: the number of rows, their identities, and the values of each key column."""
+"""Indexes of returned columns: number of changed rows, their identities, first of the key columns."""
 
 
 def _modify(dialect: Dialect, number: int, step: MutationStep) -> tuple[Compiled, ...]:
@@ -120,8 +121,7 @@ def _identity_sql(keys: list[str]) -> str:
 def _read(dialect: Dialect, step: MutationStep) -> Compiled:
     """Return the statement that reads the rows with the returned keys, in the order of the mutation.
 
-    Each server computes the records of its own rows, because Citus cannot compute records after it has
-    collected the rows.
+    Each server computes the records of its own rows, because Citus cannot compute them from collected rows.
     """
     writer = dialect.writer()
     table, tenant = step.mutation.table, tenant_in(step.mutation)

@@ -1,8 +1,8 @@
 """Sources of slot values: the literals of a document, or the variables of a request.
 
-A plan has the sources of its slots, and binding computes the text of each. Equal sources always bind the
-same text and can share a slot. Node ids and cursors, which are base64 of JSON arrays, are decoded here
-(docs/reference/graphql.md, Node ids). ``graphql.outputs.base64_sql`` creates them.
+A plan contains a source for each of its slots, and binding computes the slot's text. Equal sources always
+bind the same text and can share a slot. Node ids and cursors, which are base64 of JSON arrays, are decoded
+here (docs/reference/graphql.md, Node ids). ``graphql.outputs.base64_sql`` creates them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def decode_node_id(text: str) -> NodeKey:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """The shape of a node id or cursor that cannot be decoded."""
+    """The shape of an undecodable node id or cursor."""
 
     message: str
 
@@ -208,8 +208,8 @@ Origin: TypeAlias = LiteralOrigin | VariableOrigin | ListOrigin
 class InputLeaf:
     """A scalar, an enum value or a list of these in an argument.
 
-    Equal leaves always bind the same value. Plans refer to leaves, so leaves have no reference to the
-    document. ``path`` is the response path of the field with the argument.
+    Equal leaves always bind the same value. Cached plans contain leaves, so a leaf must not keep its
+    document in memory. ``path`` is the response path of the field with the argument.
     """
 
     origin: Origin
@@ -266,7 +266,7 @@ class CursorPart:
 class NodeIdPart:
     """One key value of a node id.
 
-    :ivar type: the slot type of the key's column.
+    :ivar type: the SQL type of the key's column.
     """
 
     leaf: InputLeaf
@@ -282,7 +282,7 @@ class NodeIdPart:
 
 @dataclass(frozen=True, slots=True)
 class BoundedCount:
-    """A non-negative count with a maximum."""
+    """A number of rows with a maximum, such as ``first``."""
 
     name: str
     leaf: InputLeaf

@@ -30,7 +30,7 @@ class GraphQLRequest(NamedTuple):
         operation may touch, and ``consistency`` requests the primary. Other members are ignored.
     :ivar read_only: whether only queries may run, because the method is GET.
     :ivar persisted_hash: the hash in Apollo's ``extensions.persistedQuery``.
-    :ivar by_events: whether further results can be sent. Subscriptions require it.
+    :ivar by_events: whether further results can be sent, as subscriptions require.
     """
 
     query: str | None
@@ -75,7 +75,7 @@ class GraphQLResponse(NamedTuple):
         not run.
     :ivar errors: formatted errors: ``message``, ``locations``, ``path``, ``extensions``.
     :ivar extensions: the ``extensions`` member, omitted if empty.
-    :ivar may_change: whether the operation is a subscription, with further results.
+    :ivar may_change: whether the operation is a subscription. Further results are then sent.
     """
 
     stage: Stage
@@ -142,7 +142,7 @@ def media_type_of(request: Request) -> str:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser opens the URL: a GET for HTML, without a document."""
+    """Whether a browser opens the URL: a GET for HTML that contains no GraphQL document."""
     return (
         request.method in ("GET", "HEAD")
         and "text/html" in request.headers.get("accept", "")
@@ -163,7 +163,7 @@ def _body(response: GraphQLResponse) -> bytes:
 
 @lru_cache(maxsize=256)
 def _acceptable_type(accept: str | None) -> str | None:
-    """Return the best media type for an ``Accept`` header, None if neither is acceptable.
+    """Return the best media type for an ``Accept`` header, None if neither type is acceptable.
 
     The most specific matching range determines the quality of a type (RFC 9110, section 12.5.1). If both
     types have the same quality, the type of the earlier range wins.
@@ -245,10 +245,10 @@ def _request(members: dict[str, Any], *, read_only: bool) -> GraphQLRequest:
     persisted_hash: str | None = None
     if query is None and document_id is None:
         match extensions:
-            case {"persistedQuery": {"sha256Hash": str(persisted_hash)}}:  # Apollo's clients
+            case {"persistedQuery": {"sha256Hash": str(persisted_hash)}}:  # sent by Apollo's clients
                 pass
             case _:
-                _reject("query is missing; expected the text of a GraphQL document, or the documentId of one")
+                _reject("query is missing; expected the text of a GraphQL document, or a documentId")
     return GraphQLRequest(
         query,
         members.get("operationName"),

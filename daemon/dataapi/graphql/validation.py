@@ -1,8 +1,8 @@
 """Validation of documents: a quick check that most documents pass, and graphql-core's rules.
 
-The check proves in one pass that a common document is valid, in a tenth of the time of the thirty rules. The
-rules validate all other documents and produce the error messages. This module depends on internals of
-graphql-core, like ``graphql_core``.
+The check proves in one pass that a common document is valid, in a tenth of the time that the thirty rules
+take. The rules validate all other documents and produce the error messages. This module and ``graphql_core``
+depend on internals of graphql-core.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _OverlappingFields(gql.OverlappingFieldsCanBeMergedRule):
 def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gql.GraphQLError]:
     """Return a document's errors like graphql-core's ``validate``, without reference cycles.
 
-    After ``MAX_ERRORS`` errors, the last one reports that there are more.
+    After ``MAX_ERRORS`` errors, the last error reports that there are more.
     """
     errors: list[gql.GraphQLError] = []
 
@@ -126,7 +126,7 @@ def validate_document(document: gql.DocumentNode, schema: RoleSchema) -> list[gq
     try:
         visit_types(document, types, visitors, query_document_keys_to_validate)
     except ValidationAbortedError as error:
-        error.__context__ = None  # so that the error does not refer to the frames of the validation
+        error.__context__ = None  # so that the error does not keep stack frames in memory
         errors.append(error.with_traceback(None))
     except RecursionError:
         errors.append(ValidationAbortedError("Validation aborted."))
@@ -157,7 +157,7 @@ class _Context(gql.ValidationContext):
 def is_certainly_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> bool:
     """Whether a document is certainly valid. If false, the rules may still accept it.
 
-    The document's operations declare no variables, so a variable is valid in any position.
+    The document contains no variable definitions, so the types of variables are not checked here.
     """
     document = adapted.document
     if not adapted.arguments_valid:
@@ -185,8 +185,7 @@ def is_certainly_valid(adapted: AdaptedDocument, schema: gql.GraphQLSchema) -> b
 
 
 _FieldKey = tuple[object, str] | None
-"""Parent type and name of a field. None if it has arguments or a selection, because only the rules can
-merge those."""
+"""Parent type and name of a field. None if the field has arguments or selections."""
 
 
 _CONDITIONS = frozenset({gql.GraphQLSkipDirective.name, gql.GraphQLIncludeDirective.name})

@@ -1,1 +1,1 @@
-"""Live queries: results that are sent again as server-sent events whenever they change."""
+"""Live queries: results that are sent to subscribers whenever they change."""

@@ -1,6 +1,6 @@
 """Detects whether the database may have changed, with one cheap query.
 
-It does not detect data that changes without a transaction. ``untracked.sql`` lists such data.
+The query does not detect data that changes without a transaction. ``untracked.sql`` lists such data.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ WRITTEN_PER_TURN = 50
 class Finished(Exception):
     """Raised for the last result of a stream: an error, or the result of an operation that runs only once.
 
-    ``rejected`` is whether the operation did not run, so that the body contains only errors.
+    ``rejected`` is true if the operation was not executed. The body then contains only errors.
     """
 
     def __init__(self, body: bytes, code: str, *, rejected: bool) -> None:
@@ -51,7 +51,7 @@ class LiveProtocol(NamedTuple):
 
 
 class LiveProtocols(NamedTuple):
-    """The protocols of a project."""
+    """The live query protocols of a project."""
 
     rest: LiveProtocol
     graphql: LiveProtocol
@@ -61,15 +61,15 @@ class LiveProtocols(NamedTuple):
 class Cohort:
     """The subscribers that share one result.
 
-    :param key: equal for equal requests.
+    :param key: key of the request. Equal requests have equal keys.
     :param request: the request to run. Its headers identify the caller.
-    :param cost: duration of the first run, in seconds.
+    :param cost: duration of the request's first execution, in seconds.
     :param expires: expiry of the token, in Unix seconds.
     :ivar state: database state of the last result, or ``UNKNOWN`` if the request must run again.
-    :ivar last_run: start of the last run, by the reactor's clock.
-    :ivar authenticated: time of the last authentication, by the reactor's clock.
+    :ivar last_run: reactor time when the last execution began.
+    :ivar authenticated: reactor time of the last authentication.
     :ivar running: whether the request is running or its result is being sent.
-    :ivar outdated: start of a period in which runs fail with an unknown name, because of an outdated catalog.
+    :ivar outdated: reactor time when a name was first unknown because the catalog was outdated.
     """
 
     def __init__(
@@ -121,12 +121,12 @@ class Cohort:
     def changes_without_transaction(self, untracked: Iterable[str]) -> bool:
         """Whether the result may change without a transaction.
 
-        :param untracked: names of objects whose data can.
+        :param untracked: names of objects whose data may change without a transaction.
         """
         return self._compares_time or (bool(self._text) and any(name in self._text for name in untracked))
 
     def mentions_any(self, names: Iterable[str]) -> bool:
-        # The text of the statements is unknown before the second run.
+        # The text of the statements is unknown before the second execution.
         return not self._text or any(name in self._text for name in names)
 
     async def run(self, state: DatabaseState) -> bytes:
@@ -149,7 +149,7 @@ class Cohort:
         return body
 
     async def publish(self, body: bytes) -> bool:
-        """Send a result to the subscribers whose last one differs, and return whether the result changed."""
+        """Send a result to subscribers whose last result differs. Return whether the result changed."""
         identifier = fingerprint(body)
         changed = identifier != self._identifier
         self._identifier = identifier

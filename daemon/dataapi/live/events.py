@@ -10,7 +10,7 @@ from dataapi.http.messages import Chunk, Request
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT = Chunk(b":\n\n")
-"""A comment. Clients ignore it. It keeps connections open and detects lost ones."""
+"""A comment that clients ignore. It keeps connections open and detects lost connections."""
 
 HEADERS = (
     ("Content-Type", f"{EVENT_STREAM}; charset=utf-8"),
@@ -20,7 +20,7 @@ HEADERS = (
 
 
 def event(name: str, data: bytes = b"", identifier: str = "") -> bytes:
-    """Return an event. Line breaks in its data become line feeds."""
+    """Return an event. All line breaks in the data become line feeds."""
     lines = [f"event: {name}".encode()]
     if identifier:
         lines.append(f"id: {identifier}".encode())
@@ -42,7 +42,7 @@ def wants_events(request: Request) -> bool:
 
 
 def repeatable(request: Request, ignored: Collection[str]) -> tuple[Request, str]:
-    """Return the request to run and the key that identifies equal headers.
+    """Return the request to run, and its headers as JSON to find equal subscriptions.
 
     :param ignored: lower-case names of headers to remove. A trailing ``*`` matches any suffix.
     """

@@ -1,6 +1,6 @@
 """Live queries over REST, and over GraphQL with server-sent events and WebSockets.
 
-See docs/reference/rest.md and docs/reference/graphql.md, Live queries, for the events and what ends a stream.
+See docs/reference/rest.md and docs/reference/graphql.md, Live queries, for the events and the end of streams.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def live_rest(authenticator: Authenticator, handle: Handle, render_error: Render
 
 async def _reject_volatile(handle: Handle, request: Request, caller: Caller) -> None:
     """Reject VOLATILE functions, because their result may differ each time."""
-    # OPTIONS does not allow GET for a VOLATILE function.
+    # The response to OPTIONS does not list GET if the function is VOLATILE.
     options = await handle(request._replace(method="OPTIONS"), caller)
     if not any(name == "Allow" and "GET" in value for name, value in options.headers):
         details = "A VOLATILE function may return a different result each time."
@@ -64,7 +64,8 @@ def live_graphql(authenticator: Authenticator, engine: Engine, render_error: Ren
         body = error.body if isinstance(error, Finished) else render_error(error, request)
         return event("next", body) + _COMPLETE
 
-    # The protocol has no reconnect event. Clients reconnect if a stream ends without the event "complete".
+    # GraphQL over server-sent events has no reconnect event. Clients reconnect if a stream ends without the
+    # event "complete".
     return LiveProtocol(
         _graphql_results(authenticator, engine),
         partial(event, "next"),

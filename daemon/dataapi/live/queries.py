@@ -1,7 +1,7 @@
-"""The live queries of one project: subscriptions, checks for changes, and runs.
+"""The live queries of one project: subscriptions, checks for changes, and executions.
 
-A live query is a request that runs again whenever its result may have changed. Each run has the privileges
-that the request has at that time.
+A live query is a request that runs again whenever its result may have changed. Each execution uses the
+caller's privileges at that time.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ SHUTDOWN_RECONNECT_DELAY = 0.5, 5.0
 """Minimum and maximum reconnect delay that clients are given on shutdown, in seconds."""
 
 _REAUTHENTICATE_AFTER = 15.0
-"""Seconds between checks of a key or token, because it may be revoked."""
+"""Seconds between checks of an API key or token, in case it is revoked."""
 
 _CATALOG_GRACE = 5.0
 """Seconds to wait for a new catalog after a name has become unknown."""
 
 _RUN_PAUSE = 0.002
-"""Pause between two runs on a connection, in seconds, so that other requests are not delayed."""
+"""Seconds between two executions on a connection, so that other requests are not delayed."""
 
 _MAINTENANCE_INTERVAL = 1.0
 """Seconds between checks for expired tokens, idle streams and stalled clients."""
 
 _LONG_RUN = 0.1
-"""Minimum duration of a long run, in seconds. Long runs of one caller never use all connections."""
+"""Minimum duration of a long execution, in seconds. A caller's long executions never use all connections."""
 
 _UNAVAILABLE = 503
 _OPAQUE = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW, TableKind.FOREIGN})
@@ -66,11 +66,11 @@ class LiveFigures:
     """Statistics of a project's live queries.
 
     :ivar checks: checks for changes since the start.
-    :ivar changed, unchanged, failed: runs since the start, by outcome.
+    :ivar changed, unchanged, failed: executions since the start, by outcome.
     :ivar sent_bytes: bytes of events since the start.
     :ivar unsent_bytes: bytes of events that clients have not received yet.
     :ivar interval: seconds between the last two checks of all queries.
-    :ivar lag: seconds that the oldest request that is due has been waiting.
+    :ivar lag: seconds that the oldest due request has been waiting.
     """
 
     subscribers: int
@@ -98,7 +98,7 @@ class LiveQueries:
 
     :param resize: sets the number of connections for live queries.
     :param now: returns the time in Unix seconds.
-    :param protocols: the protocols. They are created when the first request arrives.
+    :param protocols: the protocols, created when the first request arrives.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class LiveQueries:
             self._due.forget(caller)
 
     def connect(self, session: DrainableSession, caller: str) -> None:
-        """Count a session as a subscription of its caller, and no longer as one of a previous caller.
+        """Count a session as a subscription of its current caller instead of a previous caller.
 
         :raises ApiError: the daemon is shutting down, or the caller has too many subscriptions.
         """
@@ -262,7 +262,7 @@ class LiveQueries:
     async def _find_due(self, *, check_all: bool) -> None:
         """Check the database, and queue the requests whose results may have changed.
 
-        Unless ``check_all``, only queries that a notification concerns are considered.
+        Unless ``check_all``, only check the queries that a notification concerns.
         """
         urgent, self._urgent = self._urgent, set()
         self._checks += 1
@@ -286,7 +286,7 @@ class LiveQueries:
         self._start_due()
 
     def _set_due(self, cohort: Cohort) -> None:
-        # Charge the run to the caller, among those of the subscribers, that has used the least time.
+        # Charge the execution to the caller that has used the least time among the subscribers' callers.
         if cohort.running:
             self._rerun.add(cohort)
         else:
@@ -419,7 +419,6 @@ def _reconnect(protocol: LiveProtocol) -> Chunk:
 
 
 def _is_transient(error: ApiError | Finished) -> bool:
-    """Whether a later run of the request may succeed."""
     if isinstance(error, Finished):
         return False
     lost = isinstance(error, DatabaseError) and error.serializable_retry
@@ -427,6 +426,6 @@ def _is_transient(error: ApiError | Finished) -> bool:
 
 
 def _opaque_names(catalog: Catalog) -> Iterable[str]:
-    """Yield the names of views and functions. A query that uses one can read tables that it does not name."""
+    """Yield the names of views and functions, because they can read tables that a query does not name."""
     yield from (table.name for table in catalog.tables.values() if table.kind in _OPAQUE)
     yield from (function.name for function in catalog.functions)

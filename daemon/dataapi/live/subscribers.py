@@ -13,26 +13,26 @@ from dataapi.live.events import HEARTBEAT
 from dataapi.live.unsent import UnsentBytes
 
 HEARTBEAT_INTERVAL = 15.0
-"""Idle time before a heartbeat, in seconds."""
+"""Seconds without an event before a heartbeat is sent."""
 
 STALL_TIMEOUT = 60.0
-"""Maximum time for a client to receive an event, in seconds. It is then disconnected."""
+"""Seconds for a client to receive an event. After that, the client is disconnected."""
 
 MAX_UNSENT = 64 * 1024 * 1024
 """Bytes of unsent events at which slow clients are disconnected."""
 
 SLOW_CLIENT_TIMEOUTS = 2.0, 20.0
-"""Seconds after which a client is slow: without progress, and for one whole event."""
+"""Maximum seconds until a client receives more of an event, and until it has received a whole event."""
 
 
 class Subscriber:
-    """One stream and its client.
+    """An event stream and its client.
 
     :ivar caller: identity of the caller, for quotas.
     :ivar identifier: identifier of the newest event that was sent or is waiting.
-    :ivar since: time of the subscription's first run. Results of earlier runs may be older.
-    :ivar started: time of the last write, by the reactor's clock.
-    :ivar outlet: connection of the client. None before the response begins and after a disconnect.
+    :ivar since: start of the subscription's first execution. Results of earlier executions are not sent.
+    :ivar started: reactor time of the last write.
+    :ivar outlet: the client's connection, None before the response begins and after a disconnect.
     :ivar sending: event that the client is receiving.
     :ivar waiting: event to send next.
     """
@@ -117,7 +117,10 @@ class Subscriber:
             self._streams.idle(self)
 
     def end(self, last: Chunk) -> None:
-        """End the subscription with a last event. The stream counts until its connection is closed."""
+        """End the subscription with a last event.
+
+        The stream counts as a subscription until its connection is closed.
+        """
         if self.last is None:
             self.last = last
             self._release(self.waiting)
@@ -147,7 +150,7 @@ class Subscriber:
 
 
 class Subscribers:
-    """The streams of a project. Counts the bytes of sent and unsent events.
+    """The event streams of a project. Counts the bytes of sent and unsent events.
 
     ``has_room`` is called when the number of unsent bytes falls below the limit.
     """
@@ -197,7 +200,7 @@ class Subscribers:
         }
 
     def make_room(self) -> None:
-        """Disconnect slow clients while the limit is exceeded. Callers with the most bytes come first."""
+        """Disconnect slow clients while too many bytes are unsent, beginning with the caller that has most."""
         if not self.is_full:
             return
         slow: dict[str, list[Subscriber]] = {}

@@ -14,12 +14,12 @@ T = TypeVar("T", bound=Hashable)
 class FairQueue(Generic[T]):
     """Queue of items with owners, scheduled by start-time fair queueing.
 
-    The next item is the oldest one of the owner that has used the least time. An idle owner does not save up
-    time: it resumes with the time of the owner that was served last.
+    The next item is the oldest item of the owner that has used the least time. An idle owner does not save up
+    time: it resumes with the used time of the owner that was served last.
     """
 
     def __init__(self) -> None:
-        self._since: dict[T, float] = {}  # the oldest first
+        self._since: dict[T, float] = {}  # oldest first
         self._queues: dict[str, deque[T]] = {}
         self._used: dict[str, float] = {}
         self._heap: list[tuple[float, int, str]] = []

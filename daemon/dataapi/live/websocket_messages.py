@@ -19,13 +19,13 @@ SUBPROTOCOL = Subprotocol("graphql-transport-ws")
 
 RESTART = 1012, "The daemon is shutting down"
 FORBIDDEN = 4403
-"""Code for rejected and expired credentials. Clients reconnect with new ones."""
+"""Close code for rejected or expired credentials. Clients reconnect with new credentials."""
 UNAUTHORIZED = 401
 
 _CREDENTIALS = ("apikey", "authorization")
 _HEADER_VALUE = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]*")
 _MAX_ID = 256
-"""Maximum length of an operation's identifier, because every result repeats it."""
+"""Maximum length of an operation's identifier. Every result repeats the identifier."""
 _MAX_REASON = 123
 """Maximum size of a close reason in bytes (RFC 6455 section 5.5)."""
 _ERROR = b'"type":"error"'
@@ -36,7 +36,7 @@ class InvalidMessage(Exception):
 
 
 class ClientMessage(NamedTuple):
-    """A message of a client.
+    """A message from a client.
 
     :ivar id: identifier of the operation, "" unless the type is ``subscribe`` or ``complete``.
     :ivar body: the payload of ``subscribe`` as JSON, as in a POST request.
@@ -69,7 +69,7 @@ def parse(data: bytes) -> ClientMessage:
         case {"type": "complete", "id": str(identifier)} if _is_valid(identifier):
             return ClientMessage("complete", identifier)
         case {"type": "subscribe" | "complete" as kind}:
-            expected = 'expected an "id" of 1 to 256 characters, and for subscribe a "payload", an object'
+            expected = 'expected an "id" of 1 to 256 characters, and an object "payload" for subscribe'
             raise InvalidMessage(f"invalid message {kind} ({expected})")
         case {"type": _}:
             raise InvalidMessage(
@@ -116,7 +116,7 @@ def plain(kind: str, **members: str) -> bytes:
     return Frame(Opcode.TEXT, json.dumps({**members, "type": kind}).encode()).serialize(mask=False)
 
 
-# A result is two frames. All subscribers share the bytes of the second one.
+# A result is two frames. All subscribers share the bytes of the second frame.
 def beginning(identifier: str) -> bytes:
     """Return the first frame of a result: the identifier that the client has chosen."""
     return Frame(Opcode.TEXT, f'{{"id":{json.dumps(identifier)},'.encode(), fin=False).serialize(mask=False)

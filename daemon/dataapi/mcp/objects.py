@@ -1,4 +1,4 @@
-"""Descriptions of the tables and functions that a role may use, for the tools.
+"""Descriptions of the tables and functions that a role may use, for the MCP tools.
 
 A role sees the same objects as in the OpenAPI description. The owner of the schema controls the text of
 comments (docs/mcp.md, Hostile text).
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 class RoleObjects:
-    """The visible objects of a role in the exposed schemas."""
+    """The objects in the exposed schemas that are visible to a role."""
 
     def __init__(
         self, catalog: Catalog, schemas: Sequence[str], role: str, pause: Callable[[], None]
@@ -71,7 +71,7 @@ class RoleObjects:
     def _relationship(self, key: ForeignKey, *, outgoing: bool) -> Record:
         table = self._catalog.tables[key.foreign_table if outgoing else key.table]
         near, far = (key.columns, key.foreign_columns) if outgoing else (key.foreign_columns, key.columns)
-        # For a table that references itself, the table's name selects the rows that reference this one.
+        # In a self-reference, the table's name would select the referencing rows.
         target = "" if outgoing and key.table == key.foreign_table else f"{_quoted(table.name)}!"
         return {
             "name": key.name, "columns": near, "schema": table.schema, "table": table.name,
@@ -104,5 +104,4 @@ def _listed(visible: VisibleTable) -> Record:
 
 
 def _quoted(name: str) -> str:
-    """Return a name for ``select``, quoted if necessary."""
     return name if name.isidentifier() else '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -14,7 +14,7 @@ from dataapi.http.strict_json import DIGITS_DECODER, INVALID_JSON, encode
 from dataapi.telemetry.version import installed_version
 
 STATELESS, INITIALIZED = REVISIONS = ("2026-07-28", "2025-11-25")
-"""Supported revisions: the one without a handshake, and the one with ``initialize``."""
+"""Supported protocol revisions: one without a handshake, and one with ``initialize``."""
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 HEADER_MISMATCH, UNSUPPORTED_REVISION = -32020, -32022
@@ -35,7 +35,7 @@ MessageId = str | int | None
 
 
 class RpcError(Exception):
-    """An error of the protocol, with its response. Errors of tools are results instead."""
+    """A protocol error, with its response. Tool errors are returned as results instead."""
 
     def __init__(
         self, code: int, message: str, identifier: MessageId = None, data: Any = None, status: int = 400
@@ -60,7 +60,7 @@ class RpcRequest(NamedTuple):
 
     def error(self, code: int, message: str, data: Any = None) -> RpcError:
         status = 404 if code == METHOD_NOT_FOUND else 400
-        # Clients of the earlier revision expect the status 200 for errors of a method.
+        # Clients of the earlier revision expect the status 200 for method errors.
         return RpcError(code, message, self.id, data, 200 if self.revision == INITIALIZED else status)
 
     def respond(self, members: str, code: str = "") -> Reply:
@@ -75,10 +75,10 @@ class RpcRequest(NamedTuple):
 
 
 def read(http: Request) -> RpcRequest:
-    """Read the message of an HTTP request.
+    """Return the JSON-RPC message in an HTTP request.
 
-    :raises RpcError: the message is not valid, or its headers contradict it.
-    :raises ApiError: 415 for other media types than JSON.
+    :raises RpcError: the message is invalid, or the request's headers contradict it.
+    :raises ApiError: 415 if the media type is not JSON.
     """
     if media_type(http.headers.get("content-type", "")) != _JSON:
         raise ApiError(415, "UNSUPPORTED_MEDIA_TYPE", "Send JSON, as application/json")
@@ -102,7 +102,6 @@ def read(http: Request) -> RpcRequest:
 
 
 def _revision(request: RpcRequest, headers: Mapping[str, str]) -> str:
-    """Return the revision of a request, after checking its headers and metadata."""
     given = request.params.get("_meta")
     meta = given if isinstance(given, dict) else {}
     declared, header = meta.get(f"{_META}protocolVersion"), headers.get("mcp-protocol-version")

@@ -32,13 +32,13 @@ MAX_BYTES = 262_144
 """Maximum size of the data in a result, in bytes."""
 _ROLES = 16
 _CACHING = {"ttlMs": 300_000, "cacheScope": "public"}
-"""Clients may cache the tools, because they depend only on the configuration."""
+"""Lets clients cache the tools, because the tools depend only on the configuration."""
 
 _TOTAL = re.compile(r"[0-9*-]+/([0-9]+)")
 
 
 class ToolServer:
-    """Handles the requests of agents.
+    """Handles requests from agents.
 
     :param catalog: returns the current catalog, None before the first one is loaded.
     :param writes: whether tools may write (``mcp-writes``).
@@ -66,9 +66,9 @@ class ToolServer:
         self.calls: Counter[tuple[str, str]] = Counter()
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Handle a request of an authenticated caller.
+        """Handle a request from an authenticated caller.
 
-        :raises ApiError: 415 for other media types than JSON.
+        :raises ApiError: 415 if the media type is not JSON.
         """
         try:
             request: RpcRequest = await self._run(http, partial(protocol.read, http))
@@ -118,7 +118,6 @@ class ToolServer:
         return request.respond(f'{content},"isError":{encode(bool(code))}', code)
 
     async def _data(self, name: str, arguments: Mapping[str, Any], http: Request, caller: Caller) -> str:
-        """Return the structured content of a call as JSON. Raises ``ApiError``."""
         if name == tools.LIST:
             schema, schemas = arguments.get("schema"), self._project.db_schemas
             if schema is not None:
@@ -127,8 +126,7 @@ class ToolServer:
             offset, limit = tools.number(arguments, "offset"), tools.number(arguments, "limit")
             page = encode(objects.page(schema, offset, limit))
             return page if len(page) <= MAX_BYTES else _reject_size(len(page))
-        # To describe a table, the request has no effect, but it fails if the caller lacks privileges on the
-        # table.
+        # For ``describe_table``, the request has no effect, but fails if the caller lacks privileges.
         request = await self._run(http, partial(tools.rest_request, http, name, arguments))
         reply = await self._rest(request, caller)
         if name != tools.DESCRIBE:
@@ -139,7 +137,7 @@ class ToolServer:
         return encode(described)
 
     async def _visible(self, http: Request, caller: Caller) -> RoleObjects:
-        """Return the objects that the caller's role may use, after the checks that each request must pass."""
+        """Return the objects that the caller's role may use, after the checks for every request."""
         catalog = catalog_for(self._catalog(), caller)
         await self._transactions.assume(caller.role)
         await self._transactions.run_pre_request(catalog, http, caller)
@@ -172,7 +170,6 @@ class ToolServer:
         return f'{{"result":{data},"next_offset":{following}{omitted}}}'
 
     def _next_offset(self, name: str, arguments: Mapping[str, Any], rows: Any) -> int | None:
-        """Return the offset of the next page, None if this page is not full."""
         catalog, table = self._catalog(), None
         if not isinstance(rows, list) or not rows or catalog is None:
             return None
@@ -189,7 +186,7 @@ def _decoded(text: str) -> Any:
     try:
         return EXACT_DECODER.decode(text)
     except INVALID_JSON:
-        message, details = "The result is not valid JSON", "A change by a function has taken effect."
+        message, details = "The result is not valid JSON", "Any changes by the function have taken effect."
         raise ApiError(406, "PGRST107", message, details=details) from None
 
 

@@ -1,7 +1,7 @@
 """Definitions of the tools, and their translation to REST requests.
 
-All their texts are constants in ``tools.json``: nothing from the database becomes part of a description or an
-instruction (docs/mcp.md, Hostile text).
+All texts of the tools are constants in ``tools.json``. Nothing from the database becomes part of a
+description or an instruction (docs/mcp.md, Hostile text).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _definition(name: str, writes: bool) -> dict[str, Any]:
             "type": "object", "required": tool["required"], "additionalProperties": False,
             "properties": {each: _FILE["arguments"][each] for each in tool["arguments"]},
         },
-        # The schema allows errors, too, because some clients check them against it.
+        # The schema also allows errors, because some clients validate error results.
         "outputSchema": {
             "type": "object", "properties": results,
             "anyOf": [{"required": tool["results"][:1]}, {"required": ["code", "message"]}],
@@ -108,9 +108,11 @@ def number(arguments: Mapping[str, Any], name: str) -> int:
 
 def _parameters(name: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for column, values in arguments.get("filters", {}).items():
-        # Reject names of parameters. Otherwise, a filter could replace the limit.
+        # A filter with the name of a REST parameter, such as limit, would replace that parameter.
         if column in RESERVED - {"and", "or"}:
-            raise ApiError(400, "PGRST100", f'"{column}" is not a filter', hint="Use its own argument.")
+            raise ApiError(
+                400, "PGRST100", f'"{column}" is not a filter', hint="Use the tool's own argument."
+            )
         for value in values if isinstance(values, list) else [values]:
             yield column, value
     parameters = {"select": "select", "returning": "select", "order": "order"}

@@ -27,7 +27,7 @@ _NOT_INHERITED = CONDITIONAL_HEADERS | {
 }
 """Headers that a request does not inherit from its batch, in addition to ``Content-*``."""
 _CALLER_HEADERS = frozenset({"apikey", "authorization", "cookie", "host", "x-request-id"})
-"""Headers that identify the caller. Only the batch may have them."""
+"""Headers that identify the caller. They are allowed only on the batch itself."""
 
 
 def is_batch(request: Request) -> bool:
@@ -45,14 +45,14 @@ def inherited_headers(request: Request) -> dict[str, str]:
 
 
 def read(request: Request) -> tuple[Request, ...]:
-    """Return the requests of a batch.
+    """Return the requests in a batch.
 
-    :raises ApiError: PGRST102 (400) if the body is not a valid batch, PGRST127 (412) if the batch itself is
-        conditional. ``index`` identifies the invalid request, if any.
+    :raises ApiError: PGRST102 (400) if the body is not a valid batch, PGRST127 (412) if the batch itself has
+        a precondition. The error's ``index`` identifies the invalid request, if any.
     """
     if not CONDITIONAL_HEADERS.isdisjoint(request.headers):
         raise unsupported_condition(
-            "A batch cannot be conditional.", "Add the header to a request of the batch."
+            "A batch cannot be conditional.", "Add the header to a request in the batch."
         )
     try:
         document = members(request.body.decode())
@@ -73,8 +73,8 @@ def _indexed_request(batch: Request, inherited: dict[str, str], index: int, text
     except ApiError as error:
         raise error.replaced(index=index) from error
     except INVALID_JSON:
-        # Decoding uses more of the stack here than in the first pass, so deeply nested values may fail only
-        # now.
+        # Decoding a request uses more of the stack than splitting the batch, so deep nesting may fail only
+        # here.
         raise _invalid(_UNREADABLE).replaced(index=index) from None
 
 
@@ -196,7 +196,7 @@ def _parts(text: str, opening: str, closing: str) -> list[tuple[str, str]] | Non
         parts.append((name, text[at:end]))
         at = _skip_blanks(text, end)
     if _skip(text, at, closing) != len(text):
-        raise ValueError(f"expected the end after {closing}")
+        raise ValueError(f"unexpected text after {closing}")
     return parts
 
 

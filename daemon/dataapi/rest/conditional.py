@@ -1,6 +1,6 @@
-"""Runs conditional writes: a write takes place only if the rows are still as the client has seen them.
+"""Runs conditional writes. A write changes rows only if they are still as the client last read them.
 
-The rows are read and written in one transaction of several messages. Its isolation level is ``REPEATABLE
+A transaction reads the rows, checks the condition and then writes. Its isolation level is ``REPEATABLE
 READ``, so the read and the write see the same rows, and PostgreSQL rejects the write if another transaction
 has changed one of the rows in the meantime. The transaction is then retried, and the condition is checked
 against the new rows.
@@ -28,13 +28,13 @@ from dataapi.sql.dialect import dialect_of
 from dataapi.sql.statement import Compiled
 
 CONDITIONAL_RETRIES = 20
-"""Maximum number of retries. Each retry follows the commit of another write to the same rows."""
+"""Maximum number of retries after other transactions have written the same rows."""
 
 
 class TransactionExecution(NamedTuple):
     """Runs the statements of one request in a transaction of several messages.
 
-    ``continued`` is whether the request has already run statements in this transaction.
+    ``continued`` is true if the request has already run statements in this transaction.
     """
 
     transaction: MultiMessageTransaction
@@ -64,7 +64,7 @@ class TransactionExecution(NamedTuple):
 
 
 def conditional_isolation(catalog: Catalog, caller: Caller) -> tuple[str | None, ...]:
-    """Return isolation levels, of which a conditional write requires the strictest."""
+    """Return candidate isolation levels. A conditional write uses the strictest one."""
     return "REPEATABLE READ", isolation_level(catalog.roles[caller.role].settings)
 
 
@@ -77,7 +77,7 @@ async def write_conditionally(
     plan: StatementPlan,
     current: Compiled,
 ) -> Reply:
-    """Run a conditional write in its own transaction. ``current`` reads the current rows.
+    """Run a conditional write in its own transaction. The statement ``current`` reads the current rows.
 
     :raises ApiError: The request failed, and nothing was changed. The error has the form that clients see.
     """
@@ -102,7 +102,7 @@ async def execute_conditionally(
         checked, or another error if the write failed.
     """
     try:
-        # Not read-only: the pre-request function runs only once, and may write.
+        # The transaction is not read-only, because the pre-request function runs here and may write.
         rows = await execution.run(plan, (current.bind(request.values),))
     except DatabaseError as error:
         raise respond.client_error(error) from None

@@ -44,7 +44,7 @@ async def execute(request: ApiRequest, plan: StatementPlan, execution: Execution
             raise nested_error(error, values.groups) from None
         raise respond.client_error(error) from None
     if explain is not None:
-        # PostgreSQL returns a plan in text form as one row per line, and a plan in JSON as a single row.
+        # PostgreSQL returns one row per line of a text plan, and a single row for a JSON plan.
         headers = (("Content-Type", plan.media.content_type), *request.profile, VARY)
         plan_text = b"\n".join([as_bytes(line) for (line,) in rows])
         reply = Reply(200, headers, plan_text.replace(ERROR_MARKER.encode(), b"~"))

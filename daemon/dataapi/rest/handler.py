@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from dataapi.rest.openapi.descriptions import Descriptions
 
 LONG_BODY = 20_000
-"""Size of a body in bytes above which it is parsed in a thread. The largest CSV can take a second."""
+"""Size of a body in bytes above which it is parsed in a thread. Parsing the largest CSV can take a second."""
 LONG_QUERY = 4_000
 """Length of a query string above which it is parsed and planned in a thread."""
 LONG_BATCH = 2_000
 """Size of a batch in bytes above which its requests are parsed and planned in a thread."""
 LONG_NESTED = 2_000
-"""Size of a body with related rows in bytes above which it is planned in a thread."""
+"""Size in bytes above which a body with related rows is planned in a thread."""
 
 _MAX_REPLANS = 2
-"""Maximum number of times to plan a request again: for a new name, and then for a new privilege."""
+"""Maximum number of times to replan a request: once for a new name, and once for a new privilege."""
 _METHOD_NOT_ALLOWED = 405
 _OUTDATED = OUTDATED_CODES | {"PGRST200", "PGRST202", "PGRST204", "PGRST205"}
 
@@ -55,7 +55,7 @@ class RestHandler:
     """Handles REST requests.
 
     :param catalog: returns the current catalog, None before the first one is loaded.
-    :param regrant: returns a catalog in which a denied privilege is up to date.
+    :param regrant: rereads a privilege that was denied, and returns the updated catalog.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class RestHandler:
     async def handle(self, http: Request, caller: Caller) -> Reply:
         """Handle a request: parse, plan, run, respond.
 
-        The catalog may lack a new name, type or grant. The request has no effect in that case, so it is
-        planned again if there is a newer catalog.
+        The catalog may lack a new name, type or grant. The request then fails without effect, and is planned
+        again if there is a newer catalog.
 
         :raises ApiError: The request failed. The error has the form that clients see.
         """
@@ -180,10 +180,10 @@ class RestHandler:
     async def _catalog_with_role(self, catalog: Catalog | None, caller: Caller) -> Catalog:
         """Return a newer catalog with the caller's role.
 
-        PostgreSQL reports the error if the role cannot be assumed.
+        If the role cannot be assumed, PostgreSQL's error is raised.
         """
         await self._transactions.assume(caller.role)
-        assert catalog is not None, "a role is only looked up in a catalog"
+        assert catalog is not None, "only a loaded catalog can lack a role"
         return catalog_for(await self._refresh(catalog), caller)
 
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:
@@ -251,7 +251,6 @@ def _is_long(http: Request) -> bool:
 
 
 def _map_requests(items: Iterable[S], make: Callable[[S], T]) -> list[T]:
-    """Apply a function to each request of a batch. Errors get the index of their request."""
     results = []
     for index, item in enumerate(items):
         try:
@@ -274,9 +273,9 @@ def _part(role: RestRole, parsed: tuple[Request, ApiRequest]) -> Part:
 
 
 def make_plan(role: RestRole, plan_input: PlanInput) -> Plan:
-    """Make and cache a plan.
+    """Plan a request and cache the plan.
 
-    :raises ApiError: The request is invalid. PGRST122 (400) if its only error is an unknown preference.
+    :raises ApiError: The request is invalid. PGRST122 (400) if an unknown preference is the only problem.
     """
     plan = _plan(role, plan_input)
     if isinstance(plan, Reply):

@@ -1,4 +1,4 @@
-"""Response bodies: the SQL of rows in the negotiated media type."""
+"""SQL that builds response bodies in the negotiated media type."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Form(Enum):
     STRIPPED = "stripped"
     """A JSON array of objects without null members."""
     CSV = "csv"
-    """RFC 4180 with a header line. The last line has no line end.
+    """RFC 4180 with a header line and without a newline after the last line.
 
-    NULL is an empty field, or ``NULL`` if it is the only field of its line. Text that reads like NULL is
-    quoted.
+    NULL is an empty field, or ``NULL`` if it is the only field of its line. The text ``NULL`` and empty text
+    are quoted.
     """
     VALUE = "value"
-    """The only row, or a function's only value, as JSON. null if there is none."""
+    """A single row or function value as JSON, ``null`` if there is none."""
     VALUES = "values"
 
 
 class Content(Enum):
-    """The type of a single value that is the whole body."""
+    """Types of a single value that is returned as the whole body."""
 
     TEXT = "text"
     BYTES = "bytes"
@@ -68,7 +68,7 @@ class GeoJson:
 
     @classmethod
     def by(cls, postgis: str | None) -> GeoJson:
-        """Return the body for PostGIS in the schema ``postgis``, or on the search path if that is None."""
+        """Return the body for PostGIS in the schema ``postgis`` (default: on the search path)."""
         name = "st_asgeojson"
         return cls(name if postgis is None else f"{quote_identifier(postgis)}.{name}")
 
@@ -77,8 +77,8 @@ class GeoJson:
 class HandlerBody:
     """A body that an aggregate in the database builds from the rows (a custom media type handler).
 
-    If ``table`` is None, the aggregate accepts any row type. It then reads the names of the members, which
-    must be ``Text``.
+    If ``table`` is None, the aggregate accepts any row type and may read its column names. The keys of the
+    output must then be constants (``Text``).
     """
 
     function: str
@@ -93,10 +93,9 @@ _JSON = frozenset({Form.ARRAY, Form.STRIPPED, Form.VALUE, Form.VALUES})
 
 
 def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) -> tuple[str, str]:
-    """Return the SQL of a body, which is an aggregate, and the ``from`` item of its rows.
+    """Return the SQL of an aggregate that builds the body, and the ``from`` item with its rows.
 
-    :raises ApiError: PGRST127 (400) if an aggregate reads the members' names and one of them cannot be a
-        column name.
+    :raises ApiError: PGRST127 (400) if the aggregate accepts any row type and a key cannot be a column name.
     """
     if body in _JSON:
         json, item = json_rows(writer, output, source)
@@ -176,15 +175,15 @@ def _keys(output: Output) -> list[Key]:
 
 
 def csv_line_sql(rows: OutputRows) -> str:
-    """Return the SQL of a row as a line of CSV, without its line end.
+    """Return the SQL of a row as a CSV line without a newline.
 
-    The text form of a row is a line of CSV except for its parentheses, doubled backslashes and an unquoted
-    ``NULL``. Lines that contain ``NULL`` are built field by field.
+    PostgreSQL's text form of a row is a CSV line except for its parentheses, doubled backslashes and an
+    unquoted ``NULL``. Lines that contain ``NULL`` are built field by field.
     """
     if not rows.columns:
         return "''::text"
     if len(rows.columns) == 1:
-        # Parsers skip empty lines, so NULL is written as a word.
+        # CSV parsers skip empty lines, so NULL is written as the text ``NULL``.
         nothing = f"when line {EQUAL} '' then {quote_literal(NULL)}"
         word = f"when line {EQUAL} {quote_literal(NULL)} then {_QUOTED_NULL}"
         return _line_sql(_fields_sql(rows.alias), f"{nothing} {word}")

@@ -19,7 +19,7 @@ LONGEST_CACHED = 300
 """Maximum length of an ``Accept`` header whose result is cached."""
 
 PLAN_OPTIONS = ("analyze", "verbose", "settings", "buffers", "wal")
-"""Options of ``EXPLAIN``, in the order of the response's content type."""
+"""Options of ``EXPLAIN``, in their order in the response's content type."""
 
 LINES = "application/x-ndjson"
 OBJECT = "application/vnd.pgrst.object+json"
@@ -37,15 +37,15 @@ class MediaKind(Enum):
     LINES = "lines"
     """One JSON object per line, streamed."""
     RAW = "raw"
-    """A function's value, unchanged."""
+    """A function's result, returned unchanged."""
     HANDLER = "handler"
 
 
 @dataclass(frozen=True, slots=True)
 class RowHandler:
-    """An aggregate that converts rows to a media type, ``*/*`` for any.
+    """An aggregate that converts rows to a media type (``*/*`` for any).
 
-    ``table`` is the OID of the table whose rows it accepts, 0 for any rows.
+    ``table`` is the OID of the table whose rows the aggregate accepts, 0 for any rows.
     """
 
     media_type: str
@@ -56,7 +56,7 @@ class RowHandler:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """A request for the plan of the statement instead of its rows, with some of ``PLAN_OPTIONS``."""
+    """A request for PostgreSQL's query plan instead of rows. ``options`` is a subset of ``PLAN_OPTIONS``."""
 
     as_json: bool
     options: tuple[str, ...]
@@ -101,7 +101,7 @@ class Offers(NamedTuple):
     :ivar row_handlers: aggregates that the role may use. Aggregates for the rows of ``table`` take
         precedence.
     :ivar table: OID of the table whose whole rows are returned, 0 for other results.
-    :ivar raw: media types of a function's unchanged value, ``*/*`` for any.
+    :ivar raw: media types in which a function's value is returned unchanged, ``*/*`` for any.
     :ivar lines: whether rows can be streamed.
     :ivar plans: whether plans are available (``db-plan-enabled``).
     """

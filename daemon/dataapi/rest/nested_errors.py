@@ -1,4 +1,4 @@
-"""Adds the place in the body to errors of inserts with related rows."""
+"""Adds the location in the request body to errors from inserts with related rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _INVALID_VALUE = re.compile("22...")
 """SQLSTATEs of data exceptions."""
 _QUOTED_VALUE = re.compile(r'"([^"]+)"\Z')
 _KEY_VALUE = re.compile(r"\(([^()]+)\)=\(([^()]*)\)")
-"""A column and its value in the details of a key violation."""
+"""Matches a column and its value in the details of a unique or foreign key violation."""
 
 
 def placed(error: E, place: str) -> E:
-    """Return the error with the path of a member added to its details, unless the details are a list."""
+    """Add the path of a JSON member to the details of an error, unless the details are a list."""
     if not place or isinstance(error.details, list):
         return error
     text = f"{error.details} " if error.details else ""
@@ -30,7 +30,7 @@ def placed(error: E, place: str) -> E:
 
 
 def nested_error(error: DatabaseError, groups: Sequence[WrittenRows]) -> ApiError:
-    """Return a database error in the form that clients see, with its place if it is known."""
+    """Return a database error in the form that clients see, with its location in the body if known."""
     violation = violation_in(error.code, error.message)
     if violation is not None and violation.reason.startswith(CONFLICTING_VALUES):
         conflicting = ApiError(400, "PGRST102", violation.reason.capitalize())
@@ -39,7 +39,7 @@ def nested_error(error: DatabaseError, groups: Sequence[WrittenRows]) -> ApiErro
         hidden = ApiError(
             409,
             "23505",
-            "An existing row was not found by the columns of on_conflict",
+            "Could not find the existing row by the on_conflict columns",
             hint="The role is not allowed to read the row, or the row was just inserted.",
         )
         return placed(hidden, groups[violation.index].place)
@@ -47,7 +47,7 @@ def nested_error(error: DatabaseError, groups: Sequence[WrittenRows]) -> ApiErro
 
 
 def _place(error: DatabaseError, groups: Sequence[WrittenRows]) -> str:
-    """Return the place in the body of the value or rows that caused an error, "" if unknown."""
+    """Return the path in the body to the value or rows that caused an error, "" if unknown."""
     quoted = _QUOTED_VALUE.search(error.message) if _INVALID_VALUE.fullmatch(error.code) else None
     if quoted is not None:
         places = [
@@ -65,7 +65,7 @@ def _place(error: DatabaseError, groups: Sequence[WrittenRows]) -> str:
         if group.table == error.table
     ]
     key = _KEY_VALUE.search(error.details) if isinstance(error.details, str) else None
-    if error.column is not None:  # Only violations of NOT NULL have a column.
+    if error.column is not None:  # Only NOT NULL violations name a column.
         column, value = error.column, "None"
     elif key is not None:
         column, value = key.groups()

@@ -1,6 +1,6 @@
-"""Builds replies from the rows of statements, and client errors from their failures.
+"""Builds replies from result rows, and client errors from database errors.
 
-A guard of a statement (``sql.statement``) raises the error code and the number of rows.
+The error of a guard (``sql.statement``) contains an error code and the number of rows.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ LARGEST_TAGGED = 1 << 20
 """Size of a body in bytes above which a response has no entity tag. Hashing takes 1 to 3 ms per MiB."""
 _REDIRECTION = 300
 _OF_CONTENT = frozenset({"content-type", "content-range", "content-profile"})
-"""Headers that a 304 leaves out, because they describe the body that the client already has."""
+"""Headers that a 304 omits, because they describe the body that the client already has."""
 
 _STATUS = re.compile("[2-5][0-9][0-9]")
 
 
 def reply(plan: StatementPlan, request: ApiRequest, row: ResultRow) -> Reply:
-    """Return the reply for a plan's row.
+    """Return the reply for the result row of a plan.
 
     :raises ApiError: The response is invalid, for example PGRST116 (406) if the client requires exactly one
         row.
@@ -104,7 +104,7 @@ def _write_reply(response: WriteResponse, media: Media, request: ApiRequest, row
 
 
 def _location_of_row(table: str, key: str) -> str:
-    """Return the URL of a row, relative as in PostgREST. ``key`` is a JSON object with texts as values."""
+    """Return a row's URL, relative as in PostgREST. ``key`` is a JSON object with text values."""
     filters = [
         f"{quote(name, safe='')}={'is.null' if value is None else 'eq.' + quote(value, safe='')}"
         for name, value in json.loads(key).items()
@@ -143,7 +143,7 @@ def make_reply(
     headers: tuple[tuple[str, str], ...],
     body: bytes = b"",
 ) -> Reply:
-    """Return the reply for a row, without a body if there is no media type.
+    """Return the reply for a result row, without a body if there is no media type.
 
     :raises ApiError: PGRST111 or PGRST112 (500) if functions set invalid headers or an invalid status.
     """
@@ -220,7 +220,7 @@ _VIOLATIONS: dict[str, tuple[int, str, str | None]] = {
     NOT_SINGLE: (406, "Cannot coerce the result to a single JSON object", "The result contains {} rows"),
     TOO_MANY: (400, "Query result exceeds max-affected preference constraint", "The query affects {} rows"),
 }
-"""Status, message and details of guards' errors by code, except ``TOO_LARGE``."""
+"""Status, message and details of guards' errors by error code, except ``TOO_LARGE``."""
 
 
 def violated(reason: str, number: int) -> ApiError:
@@ -237,10 +237,10 @@ def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
 def client_error(error: ApiError) -> ApiError:
     """Return a database error in the form that clients see.
 
-    An error that a guard raised gets the guard's code.
+    A guard's error gets the guard's error code.
     """
     if error.code == _UNDEFINED_FUNCTION:
-        # Omit the schema: clients do not write it, but our SQL qualifies functions and operators.
+        # Omit the schema, because only our SQL qualifies functions and operators.
         error = error.replaced(message=error.message.replace("pg_catalog.", ""))
     violation = violation_in(error.code, error.message)
     if violation is None or violation.reason not in (*_VIOLATIONS, TOO_LARGE):
@@ -270,10 +270,10 @@ def status_of(offset: int, rows: int, total: int | None) -> int:
 
 
 def _warning(names: Pairs) -> tuple[str, str]:
-    """Return the header that warns about the use of a relation's name although the relation has an alias.
+    """Return the header that warns about using a relation's name instead of its alias.
 
     PostgREST 14 accepts both names. Later versions warn and will reject the relation's name
-    (``docs/reference/rest.md``, Headers). Names are escaped, so that they cannot end the quotes.
+    (``docs/reference/rest.md``, Headers). Names are escaped, so that they cannot end the quoted text.
     """
     changes = ", ".join(f"`{name}` to `{alias}`" for name, alias in names)
     escaped = changes.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')

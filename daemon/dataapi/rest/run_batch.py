@@ -1,4 +1,4 @@
-"""Runs the requests of a batch in one transaction."""
+"""Runs the requests in a batch as one transaction."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ async def run_batch(
     parts: Sequence[Part],
     max_bytes: int,
 ) -> list[Reply]:
-    """Run the parts of a batch in one transaction and return their replies in order.
+    """Run the requests in a batch as one transaction and return their replies in order.
 
     The transaction is retried after a serialization failure, like that of a single request.
 
     :param max_bytes: maximum total size of the replies' bodies in bytes.
-    :raises ApiError: The batch was rolled back. ``index`` identifies the failed request, if any.
+    :raises ApiError: The batch was rolled back. The error's ``index`` identifies the failed request, if any.
     """
     plans = [part.plan for part in parts if not isinstance(part.plan, Reply)]
     read_only = all(isinstance(plan, StreamPlan) or plan.read_only for plan in plans)

@@ -1,7 +1,7 @@
 """Statements that return a REST response in a single row: body, number of rows, headers and status.
 
-The columns are those of ``ResultRow``. PostgreSQL builds the body in the negotiated media type. The
-statement also rejects responses that are too large. They would fill the daemon's memory and delay other
+The columns are those of ``ResultRow``. PostgreSQL builds the body in the negotiated media type. The statement
+also rejects responses that are too large, because they would fill the daemon's memory and delay other
 requests.
 """
 
@@ -28,13 +28,13 @@ from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled, raise_
 from dataapi.sql.stored_rows import call_first, may_lack, partial_row_sql, store_rows_sql, stored_rows_sql
 
 TOO_LARGE = "PGRST100"
-"""Reason of the error for a response of too many bytes."""
+"""Error code for a response that is too large."""
 
 SCALAR = "pgrst_scalar"
 """Column name of single values that a function returns. Clients rely on this name."""
 
 UPDATED = "dataapi.updated"
-"""Setting of the transaction that counts the rows that an upsert updates. It must start at "0"."""
+"""Transaction setting in which an upsert counts updated rows. Its initial value must be "0"."""
 
 
 class Total(Enum):
@@ -43,7 +43,7 @@ class Total(Enum):
     NONE = "none"
     EXACT = "exact"
     BOUNDED = "bounded"
-    """Counts up to the bound of ``compile_result`` plus one. Larger totals are estimated."""
+    """Counts up to ``bound + 1`` (see ``compile_result``). Larger totals are estimated."""
 
 
 class ResultRow(NamedTuple):
@@ -53,7 +53,7 @@ class ResultRow(NamedTuple):
     :ivar total: number of matching rows, None if not counted.
     :ivar response_headers: the setting ``response.headers``, empty or None if not set.
     :ivar response_status: the setting ``response.status``, empty or None if not set.
-    :ivar location: for an insert of one row, JSON object with its key's values as text.
+    :ivar location: for an insert of one row, JSON object with the row's key values as text.
     :ivar inserted: for an upsert, number of rows inserted rather than updated.
     """
 
@@ -67,12 +67,12 @@ class ResultRow(NamedTuple):
 
 
 PENDING_ROW = ResultRow(None, 0, None, None, None)
-"""The result row of a streamed response while its rows are unknown."""
+"""Placeholder for the result row while the headers of a streamed response are sent."""
 RESPONSE_SETTINGS = (
     "pg_catalog.current_setting('response.headers', true)",
     "pg_catalog.current_setting('response.status', true)",
 )
-"""SQL of the response settings that functions set. It must be evaluated after all rows."""
+"""SQL of the settings that functions use to change the response. It must be evaluated after all rows."""
 
 
 # ---------------------------------------------------------------- reads and calls
@@ -134,7 +134,7 @@ def compile_call(
 ) -> tuple[Compiled, ...]:
     """Return the statements of a function call. The last one returns the result; see ``compile_result``.
 
-    A separate statement calls a volatile function if the output needs more than columns of its rows.
+    A separate statement calls a volatile function if the output also contains computed or related values.
     """
     calling: tuple[Compiled, ...] = ()
     call, plain = rows.call, reads_only_columns((output, rows.where, rows.order))
@@ -157,7 +157,7 @@ def compile_lines(
 ) -> Compiled:
     """Return a statement whose rows are the lines of a streamed response.
 
-    :param form: ``ARRAY`` or ``STRIPPED`` for JSON values, ``CSV`` for lines without line ends.
+    :param form: ``ARRAY`` or ``STRIPPED`` for JSON values, ``CSV`` for lines without newlines.
     :param max_bytes: maximum size of a line in bytes. A larger line raises ``TOO_LARGE`` with its size.
     """
     writer = dialect.writer()
@@ -201,7 +201,7 @@ def _total_sql(writer: Writer, source: _Source, output: Output, total: Total, bo
 class _Source:
     """Rows of a table or function. A volatile function is called in a ``with`` query.
 
-    Other functions are called at each reference, because PostgreSQL can inline them and push conditions down.
+    Other functions are called at each reference, because PostgreSQL can inline them and push down conditions.
     """
 
     def __init__(self, writer: Writer, rows: Rows) -> None:
@@ -213,7 +213,7 @@ class _Source:
         self._used: list[Row] = []
 
     def with_clause(self) -> str:
-        """Return the ``with`` clause of the call. Use this after writing everything else."""
+        """Return the ``with`` clause of the call. Call this method after everything else is written."""
         if not self._call_name:
             return ""
         call = self.rows.call
@@ -245,7 +245,7 @@ class _Source:
 
 
 def compile_matching(rows: Rows, dialect: Dialect = POSTGRESQL) -> Compiled:
-    """Return a statement that reads all matching rows without a page, for the planner's estimate."""
+    """Return a statement that reads all matching rows without limit and offset, to estimate their number."""
     writer = dialect.writer()
     source = source_sql(writer, dialect.rewrite(rows), Row(writer.alias()), None)
     return compiled(f"select 1 from {source}", writer)
@@ -258,7 +258,7 @@ _OTHER_COLUMNS = ('"total"', '"headers"', '"status"', '"location"', '"inserted"'
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """The part of the written rows that a response contains: rows that satisfy ``required``, if set."""
+    """The written rows that a response contains, filtered by ``required`` if set."""
 
     table: Table
     record: Record
@@ -271,8 +271,8 @@ class Representation:
 class MutationQuery:
     """A mutation and its response.
 
-    :ivar representation: rows in the response, None if it contains none. No privilege to read is then needed.
-    :ivar located: key columns whose values the response contains if exactly one row changed.
+    :ivar representation: rows in the response. If None, the role needs no privilege to read.
+    :ivar located: key columns for the ``Location`` header if exactly one row changed.
     :ivar max_bytes: maximum size of the body in bytes, None if only the plan is requested.
     :ivar reads_whole: whether the role may read all columns of the rows.
     """
@@ -288,9 +288,8 @@ class MutationQuery:
 def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tuple[Compiled, ...]:
     """Return the statements of a mutation. The last one returns the result.
 
-    All parts of a statement see the same snapshot. If the response contains more than columns of the changed
-    rows, such as related rows, a second statement builds it, because only a later statement sees the written
-    rows.
+    If the response contains more than columns of the changed rows, such as related rows, a second statement
+    builds it, because only a later statement sees the changes.
     """
     query, writer = dialect.rewrite(query), dialect.writer()
     changed = writer.alias()
@@ -315,7 +314,7 @@ def compile_mutation(query: MutationQuery, dialect: Dialect = POSTGRESQL) -> tup
 
 
 _STORED_ROWS, _INSERTED_COUNT = "dataapi.kept_rows", "dataapi.kept_inserted"
-"""Settings of the transaction: the rows for the next statement, and the number of inserted rows."""
+"""Transaction settings that pass the rows and the number of inserted rows to the next statement."""
 
 
 def _reads_written_rows(dialect: Dialect, query: MutationQuery, row: Row) -> bool:

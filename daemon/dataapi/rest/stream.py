@@ -1,4 +1,4 @@
-"""Reads whose rows are streamed."""
+"""Streams the rows of reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def stream(
 
     A small number of rows is returned as a complete reply, with a ``Content-Range``.
 
-    :raises ApiError: The database fails before the first rows.
+    :raises ApiError: A database error occurs before the first rows.
     """
     if request.preconditions is not None:
         head = _head(request, plan)
@@ -66,7 +66,7 @@ def _head(request: ApiRequest, plan: StreamPlan) -> Reply:
     reply = make_reply(request, Action.STREAM, PENDING_ROW, 200, plan.media.content_type, headers)
     if request.preconditions is None:
         return reply
-    # Whether there are rows is not known yet.
+    # It is not known yet whether there are rows.
     return respond.conditional_reply(request.preconditions, reply, exists=True)
 
 
@@ -100,9 +100,10 @@ def _body(plan: StreamPlan, batches: RowBatches) -> Stream:
 async def stream_rows(batches: RowBatches, *, prefix: bytes = b"") -> Stream:
     """Yield rows of one text column as lines. Closing the stream ends the transaction.
 
-    As in a complete reply, there is no line end after the last row.
+    As in a complete reply, there is no newline after the last row.
 
-    :raises ApiError: The database fails. Before the first piece, the error can still be sent as a response.
+    :raises ApiError: A database error occurs. Before the first piece, the error can still be sent as a
+        response.
     """
     separator, started = prefix, not prefix
     try:
@@ -119,7 +120,7 @@ async def stream_rows(batches: RowBatches, *, prefix: bytes = b"") -> Stream:
 async def stream_json_lines(batches: RowBatches) -> Stream:
     """Yield rows of one JSON value as lines.
 
-    PostgreSQL preserves line ends between the tokens of ``json`` values. They are replaced with spaces.
+    PostgreSQL preserves newlines between the tokens of ``json`` values. They are replaced with spaces.
     """
     try:
         async for rows in batches:
@@ -129,7 +130,7 @@ async def stream_json_lines(batches: RowBatches) -> Stream:
 
 
 def _line(value: bytes | str | None) -> bytes:
-    # A function's NULL is also a line.
+    # A function's NULL result becomes the line ``null``.
     line = as_bytes(value) or b"null"
     if b"\n" in line or b"\r" in line:
         line = line.replace(b"\r", b" ").replace(b"\n", b" ")

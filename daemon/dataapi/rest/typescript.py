@@ -26,7 +26,7 @@ _VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
 _KINDS = {None: "Json", BOOLEAN: "boolean", INTEGER: "number", NUMBER: "number", ARRAY: "unknown[]"}
 _PSEUDO_TYPES = {"void": "undefined", "record": "Record<string, unknown>"}
 _VECTORS = frozenset({"vector", "halfvec", "sparsevec"})
-"""Types of the extension pgvector. Their JSON values are strings."""
+"""Types of the pgvector extension. Their JSON values are strings."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -44,16 +44,16 @@ _NOTHING: _Tree = {"[_ in never]": "never"}
 
 
 def database_types(catalog: Catalog, role: str, schemas: Sequence[str]) -> str:
-    """Return a module with the type ``Database``, types of its parts, and the labels of enums.
+    """Return a module with the type ``Database``, helper types, and the labels of enums.
 
-    Objects are sorted by name. Equal schemas have equal modules, regardless of the order of creation.
+    Objects are sorted by name. Equal schemas produce identical modules, regardless of the order of creation.
 
     :param schemas: names of exposed schemas. The first one is the default of ``Tables`` and similar types.
     :raises LookupError: if the login role cannot assume the role.
     """
     types = _DatabaseTypes(catalog, role, schemas)
     sections = {name: types.section(visible) for name, visible in types.schemas.items()}
-    # While the sections were written, references to these types were collected.
+    # ``types.section`` has collected the composite types and enums.
     composites = types.composite_types()
     enums = types.enums()
     database: dict[str, _Tree] = {"__InternalSupabase": {"PostgrestVersion": _text(_POSTGREST_VERSION)}}
@@ -77,7 +77,7 @@ def database_types(catalog: Catalog, role: str, schemas: Sequence[str]) -> str:
 
 
 class _DatabaseTypes:
-    """Writes the parts of ``Database`` and collects the enums and composite types that they refer to."""
+    """Writes the sections of ``Database`` and collects the enums and composite types that they refer to."""
 
     def __init__(self, catalog: Catalog, role: str, schemas: Iterable[str]) -> None:
         privileges = Privileges(catalog, role)
@@ -173,9 +173,9 @@ class _DatabaseTypes:
         return None if function.columns else self._table(function, function.returns)
 
     def _table(self, function: Function, row_type: int) -> VisibleTable | None:
-        """Return the table of a row type, None if it is in another schema than the function.
+        """Return the table of a row type.
 
-        The clients would not find it there.
+        Return None if its schema is not the function's schema, because the clients would not find the table.
         """
         table = self._by_row_type.get(row_type)
         return table if table is not None and table.table.schema == function.schema else None
@@ -213,7 +213,7 @@ class _DatabaseTypes:
                 "from": _text(source.table.name if source is not None else "*"),
                 "to": _text(target.table.name),
                 "isOneToOne": _boolean(function.returns_one_row),
-                # Without a set, the clients expect an object of nulls instead of null.
+                # If the result is not a set, the clients expect an object of nulls instead of null.
                 "isSetofReturn": _boolean(function.returns_set or embedded_only),
             }
         return entry
@@ -231,7 +231,7 @@ class _DatabaseTypes:
 
     def _returned(self, function: Function) -> str:
         result = self._result(function)
-        # If a set has one row, the clients add the array to the type of the row.
+        # For a set of at most one row, the clients themselves add the array.
         single = not function.returns_set or (function.returns_one_row and self._target(function) is not None)
         return result if single else _array(result)
 
@@ -256,7 +256,7 @@ class _DatabaseTypes:
     # ------------------------------------------------------------ types
 
     def _value(self, oid: int) -> str:
-        """Return the type of a SQL type's values in JSON, without null."""
+        """Return the TypeScript type of a SQL type's JSON values, without null."""
         type_ = self._catalog.types[oid]
         if has_own_json(self._catalog, oid):
             return "Json"
@@ -278,7 +278,7 @@ class _DatabaseTypes:
     def _base(self, type_: Type) -> str:
         kind = _KINDS.get(json_type(type_.sql_name), "string")
         known = type_.schema == "pg_catalog" or type_.category == "S" or type_.name in _VECTORS
-        # Other types of extensions, such as hstore and geometry, may have a cast to JSON.
+        # Other extension types, such as hstore and geometry, may have a cast to JSON.
         return kind if known else "unknown"
 
     def _composite(self, type_: Type) -> str:
@@ -307,7 +307,7 @@ class _DatabaseTypes:
         return f'Database[{_text(type_.schema)}]["{section}"][{_text(type_.name)}]'
 
     def composite_types(self) -> dict[str, dict[str, _Tree]]:
-        """Return the members of the composite types that were referred to, by schema and name."""
+        """Return the members of the collected composite types, by schema and name."""
         found: dict[str, dict[str, _Tree]] = {name: {} for name in self.schemas}
         done: set[int] = set()
         # Members may refer to further types.
@@ -345,7 +345,7 @@ def _texts(values: Iterable[str]) -> str:
 
 def _key(name: str) -> str:
     if name == "__proto__":
-        # As the key of an object, the plain name would set its prototype.
+        # An object literal with the plain key would set the object's prototype.
         return '["__proto__"]'
     return name if _IDENTIFIER.fullmatch(name) else _text(name)
 

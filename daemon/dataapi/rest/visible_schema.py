@@ -18,7 +18,7 @@ class VisibleTable:
     """A table and the operations that the role may run on it.
 
     :ivar columns: readable or writable columns, in order.
-    :ivar key: key columns by which rows can be replaced with PUT, empty if they cannot.
+    :ivar key: key columns for replacing rows with PUT, empty if PUT is not possible.
     """
 
     table: Table
@@ -91,7 +91,7 @@ class VisibleSchema:
         )
 
     def _key(self, table: Table, usable: frozenset[str]) -> tuple[str, ...]:
-        """Return the key if rows can be replaced with PUT, empty otherwise.
+        """Return the key columns if rows can be replaced with PUT, else an empty tuple.
 
         ``PUT`` reads, inserts and updates the key columns.
         """
@@ -155,7 +155,7 @@ class VisibleSchema:
 
 
 def visible_keys(catalog: Catalog, tables: Mapping[int, VisibleTable]) -> Iterator[ForeignKey]:
-    """Yield the foreign keys whose columns the role may use on both sides."""
+    """Yield the foreign keys whose referencing and referenced columns the role may use."""
 
     def shows(oid: int, columns: tuple[str, ...]) -> bool:
         visible = tables.get(oid)

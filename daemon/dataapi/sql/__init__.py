@@ -1,1 +1,1 @@
-"""The algebra of reads and writes that both APIs compile to, and the generator of its SQL."""
+"""The algebra that GraphQL and REST requests compile to, and its SQL generator."""

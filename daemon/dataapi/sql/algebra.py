@@ -1,8 +1,8 @@
-"""The algebra that both APIs compile to: expressions, rows, orders and conditions.
+"""The algebra that GraphQL and REST requests compile to: expressions, rows, orders and conditions.
 
-A front end (GraphQL, REST) turns a request into these values and those of ``outputs`` and ``mutations``. The
-other modules of this package turn them into SQL. A value contains only catalog objects, constants and
-``Parameter``s. Values from a request are always behind a ``Parameter``, and are bound later.
+A front end turns a request into values of this module, ``outputs`` and ``mutations``. The other modules of
+this package turn these values into SQL. A value contains only catalog objects, constants and ``Parameter``s.
+Values from a request are always bound through a ``Parameter``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class SlotSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A slot of a statement. ``source`` reads its value at binding. Equal parameters share a slot.
+    """A slot (``$n``) of a statement. Equal parameters share a slot.
 
-    ``type`` is the SQL type, or ``unknown`` to let PostgreSQL infer it at each use.
+    ``source`` reads the value when the statement is bound. ``type`` is the SQL type, or ``unknown`` to let
+    PostgreSQL infer it at each use.
     """
 
     source: SlotSource
@@ -61,7 +62,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class FunctionExpression:
-    """A function of one argument applied to an expression, such as a domain's representation.
+    """A function of one argument applied to an expression, such as a domain's conversion to JSON.
 
     :ivar function: quoted and qualified SQL name of the function.
     """
@@ -190,7 +191,7 @@ class OrderTerm:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Pairs of a column of the current row and an equal column of the enclosing row.
+    """Pairs of equal columns: a column of the current row, and a column of the enclosing row.
 
     ``schemas`` are the schemas of the equality operators, empty if all operators are PostgreSQL's own.
     """
@@ -250,7 +251,7 @@ class FunctionCall:
     :ivar of_row: whether the enclosing row is the first argument, as for computed fields and relationships.
     :ivar value_column: name of the only result column if the function returns single values, ``void`` or
         records without known columns. A NULL result is then a row too. "" if the rows have their own columns.
-    :ivar from_json: source of the arguments that have a name but no value.
+    :ivar from_json: JSON object that contains the arguments whose value is None.
     :ivar null_as_row: whether a NULL of a composite type counts as a row of NULLs instead of no row.
     """
 
@@ -316,7 +317,7 @@ class Operator(Enum):
 
 
 class Quantifier(Enum):
-    """How to compare with an array of values. The enum's value is the SQL keyword."""
+    """Quantifier of a comparison with an array. The enum's value is the SQL keyword."""
 
     ANY = "any"
     ALL = "all"
@@ -388,7 +389,7 @@ class SearchSyntax(Enum):
 class TextSearch:
     """Full-text search in an expression. ``language`` is a ``regconfig``, None for the database's default.
 
-    ``vector`` is whether the expression is a ``tsvector``.
+    ``vector`` is true if the expression is a ``tsvector``.
     """
 
     left: Expression
@@ -436,14 +437,14 @@ class NotTrue:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """``exists`` over rows, such as related ones, after LIMIT and OFFSET."""
+    """``exists`` over rows, such as related rows, after their LIMIT and OFFSET."""
 
     rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """Rows strictly after a position in an order (keyset pagination), one value per term.
+    """Rows strictly after a position (keyset pagination) that has one value per order term.
 
     ``inclusive_before`` matches the complement: rows up to and including the position.
     """

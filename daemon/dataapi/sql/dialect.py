@@ -23,9 +23,9 @@ from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled
 T = TypeVar("T")
 
 Check = Callable[[str, str, str], str]
-"""Returns SQL that yields a value, or raises an error if the row count or the body's size exceeds a limit.
+"""Returns SQL that evaluates to a value, or raises an error if the row count or body size is too large.
 
-Its arguments are SQL expressions: size of the body, row count, and value to yield.
+The arguments are SQL expressions: the body size, the row count, and the value to return.
 """
 
 
@@ -33,7 +33,7 @@ Its arguments are SQL expressions: size of the body, row count, and value to yie
 class ResultQuery:
     """A query that returns one row. ``before`` is a ``with`` clause, or "".
 
-    :ivar names: quoted column names. The first two are the body and its number of rows.
+    :ivar names: quoted column names. The first two are the response body and its number of rows.
     """
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class MutationPart:
     :ivar name: name of the ``with`` query that returns the changed rows.
     :ivar row: row whose referenced columns the query must return.
     :ivar index: index of the mutation within its request, for errors.
-    :ivar output: everything that the response contains of the rows.
+    :ivar output: the part of the response that depends on the rows.
     :ivar guards: bounds for the number of changed rows.
     """
 
@@ -66,9 +66,9 @@ class MutationPart:
 
 @dataclass(frozen=True, slots=True)
 class MutationSql:
-    """The ``with`` queries of a mutation. The last one returns the changed rows.
+    """The ``with`` queries of a mutation. The last query returns the changed rows.
 
-    :ivar inserted: SQL of the number of inserted rows if an upsert counts them.
+    :ivar inserted: SQL for the number of inserted rows if an upsert counts them.
     """
 
     queries: str
@@ -77,12 +77,12 @@ class MutationSql:
 
 
 class Dialect(PageDialect):
-    """PostgreSQL's SQL. Subclasses override what their database does differently.
+    """SQL for PostgreSQL. Subclasses override the methods that differ for their database.
 
     :cvar separate_messages: whether statements that depend on one another must be sent in separate messages.
-    :cvar reads_written_rows: whether a later statement of a transaction can join the rows that an earlier one
-        wrote with related rows.
-    :cvar planner_settings: settings under which the planner estimates the number of rows.
+    :cvar reads_written_rows: whether a statement can join related rows to rows that the transaction has
+        written.
+    :cvar planner_settings: settings to apply while the planner estimates the number of rows.
     """
 
     writer_class = Writer
@@ -105,7 +105,7 @@ class Dialect(PageDialect):
     # ------------------------------------------------------------ statements
 
     def mutation_sql(self, writer: Writer, part: MutationPart) -> MutationSql:
-        """Return the SQL of a mutation. First reference the columns to return in ``part.row``."""
+        """Return the SQL of a mutation. Call this after referencing the columns to return in ``part.row``."""
         queries = mutation_queries(writer, part.mutation, part.name, part.row, part.index)
         return MutationSql(queries, inserted_sql(part.name, part.mutation))
 

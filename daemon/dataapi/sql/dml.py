@@ -1,4 +1,4 @@
-"""SQL of mutations: the data-modifying queries of a ``with`` clause."""
+"""SQL for mutations: the data-modifying queries of a ``with`` clause."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ MAX_UNION = 32
 
 
 def mutation_queries(writer: Writer, mutation: Mutation, name: str, returned: Row, index: int = 0) -> str:
-    """Return the ``with`` queries of a mutation. The last one has the given name.
+    """Return the ``with`` queries of a mutation. The last query is called ``name``.
 
-    That query returns the referenced columns of ``returned``. Errors contain the ``index`` of the mutation.
+    It returns the referenced columns of ``returned``. Errors contain the ``index`` of the mutation.
     """
     if isinstance(mutation, Insert) and isinstance(mutation.rows, NestedRows):
         nested = _NestedWriter(writer, index)
@@ -75,7 +75,7 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
 
 
 def inserted_sql(name: str, mutation: Mutation) -> str:
-    """Return SQL of the number of rows that an upsert inserted rather than updated.
+    """Return SQL for the number of rows that an upsert inserted rather than updated.
 
     ``name`` is the upsert's query. A setting counts the updated rows. Reading a system column instead would
     need the privilege to read the whole table, and views have no system columns.
@@ -88,7 +88,7 @@ def inserted_sql(name: str, mutation: Mutation) -> str:
 
 
 UNCOUNTED = "null::bigint"
-"""SQL of the number of inserted rows if it is not counted separately."""
+"""SQL for the number of inserted rows if they are not counted separately."""
 
 
 def counter_of(mutation: Mutation) -> str | None:
@@ -168,7 +168,7 @@ def _equality(table: Table, name: str) -> str:
 
 
 def delete_sql(writer: Writer, delete: Delete, target: Row, *conditions: str) -> str:
-    """Return a ``delete`` without its ``returning`` clause. ``conditions`` precede its own condition."""
+    """Return a ``delete`` without ``returning``. ``conditions`` precede the conditions of the delete."""
     clauses = list(conditions)
     if delete.where is not None:
         clauses.append(condition_sql(writer, delete.where, target))
@@ -188,7 +188,7 @@ def _cell_sql(writer: Writer, cell: Cell | Default) -> str:
 
 
 def json_source_sql(writer: Writer, rows: JsonRows, row: Row, *, first: bool = False) -> str:
-    """Return the ``from`` item of JSON rows, or of only the first one, aliased as the row."""
+    """Return the ``from`` item of JSON rows, or of only the first row, aliased as ``row``."""
     slot = writer.slot(rows.value)
     members = ", ".join(f"{quote_identifier(each.key)} {each.type}" for each in rows.columns)
     record = f"{row.alias}({members})"
@@ -240,16 +240,16 @@ def _listed(names: Iterable[str]) -> str:
 # ---------------------------------------------------------------- nested inserts
 
 CONFLICTING_VALUES = "conflicting values for "
-"""Start of the reason of the error for a column that related rows set to different values."""
+"""Prefix of the error message if related rows set a column to different values."""
 NOT_FOUND = "an existing row is hidden or was just inserted"
-"""Reason of the error for a row that exists but is not visible to the statement."""
+"""Error message if a row exists but is not visible to the statement."""
 
 _Selection = Callable[[Row], str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
-    """A column whose value another insert returned: ``query`` returns it in the column ``theirs``."""
+    """A column ``name``, set to the column ``theirs`` that the insert in the CTE ``query`` returned."""
 
     name: str
     query: str
@@ -282,9 +282,10 @@ class _NestedWriter:
         returned: Iterable[str],
         selection: _Selection | None = None,
     ) -> str:
-        """Write the inserts of a row, its parents and its children, and return the name of the row's query.
+        """Write the inserts of a row, its parents and its children, and return the name of the row's CTE.
 
-        An earlier insert returned the ``assigned`` values. Another insert needs the ``returned`` columns.
+        :param assigned: columns to set to values that earlier inserts return.
+        :param returned: columns that later inserts need from this row.
         """
         name = self._writer.alias()
         for parent in row.parents:
@@ -389,7 +390,7 @@ class _NestedWriter:
     def _equal(self, row: NestedRow, name: str, one: str, other: str) -> str:
         equal = f"{one} {operator_sql('=', _equality(row.table, name))} {other}"
         reason = f"{CONFLICTING_VALUES}{name} in related rows".replace("~", "_")
-        # If this were a constant, PostgreSQL would evaluate it, and raise, during planning.
+        # PostgreSQL would evaluate a constant, and raise the error, during planning.
         number = f"coalesce(pg_catalog.length(({other})::text), 0)"
         raised = raise_sql(reason, number, self._index if row.number is None else row.number)
         return f"case when {equal} or {one} is null and {other} is null then true else {raised} {EQUAL} 0 end"

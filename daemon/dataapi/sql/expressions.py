@@ -1,4 +1,4 @@
-"""SQL of expressions, conditions, orders, limits and ``from`` items.
+"""SQL for expressions, conditions, orders, limits and ``from`` items.
 
 Each clause starts with a space, and is "" if it is not needed.
 """
@@ -172,7 +172,7 @@ def source_sql(
 ) -> str:
     """Return the ``from`` item and ``where`` clause of rows.
 
-    :param relation: ``from`` item to use instead of the rows' own, aliased as the row.
+    :param relation: ``from`` item to use instead of the rows' table or function. It has the row's alias.
     """
     source, conditions = source_parts(writer, rows, row, parent, *extra, relation=relation)
     return f"{source} where {conditions}" if conditions else source
@@ -319,7 +319,7 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
     if rows.call is not None:
         relation = _called_sql(writer, rows.call, row, parent)
     else:
-        assert rows.table is not None, "rows need a table or a call"
+        assert rows.table is not None, "rows come from a table or a function call"
         relation = f"{qualified(rows.table)} as {row.alias}"
         if rows.stored_in is not None:
             # The planner reads the setting to estimate the rows. For EXPLAIN, a missing setting must not be

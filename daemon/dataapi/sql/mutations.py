@@ -50,7 +50,7 @@ class ValueRows:
 
 
 class MissingMember(Enum):
-    """The value of a column if a JSON object has no such member."""
+    """The value of a column if the JSON object lacks its member."""
 
     NULL = "null"
     DEFAULT = "default"
@@ -98,7 +98,7 @@ class JsonRows:
 class RelatedRow:
     """A row to insert together with another row.
 
-    :ivar pairs: (column of the related row's table, column of the other row's table).
+    :ivar pairs: joined columns: (column of this row's table, column of the other row's table).
     """
 
     row: NestedRow
@@ -109,8 +109,8 @@ class RelatedRow:
 class NestedRow:
     """A row to insert together with related rows.
 
-    :ivar values: columns and their values, or JSON with them. Other columns get their defaults. If the JSON
-        contains several rows, there are no parents and children.
+    :ivar values: columns and their values, or JSON that contains them. Other columns get their defaults. If
+        the JSON contains several rows, there are no parents and children.
     :ivar parents: rows that this row references.
     :ivar children: rows that reference this row.
     :ivar conflict: action if the row exists. Its related rows are inserted in any case.
@@ -128,7 +128,7 @@ class NestedRow:
 
 @dataclass(frozen=True, slots=True)
 class NestedRows:
-    """Rows of one table, with related rows."""
+    """Rows to insert into one table, with related rows."""
 
     rows: tuple[NestedRow, ...]
 
@@ -155,7 +155,7 @@ class OnConflict:
 class Insert:
     """Rows to insert. Nested rows have their own actions on conflict.
 
-    :ivar matching: condition of the insert. Only the first row that satisfies it is inserted. For
+    :ivar matching: condition that a row must satisfy. Only the first matching row is inserted. For
         ``JsonRows`` only.
     """
 
@@ -167,10 +167,10 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Values to set on the rows that match.
+    """Values to set on the matching rows.
 
-    With a ``key``, its columns identify the row of each JSON object. Otherwise, the first row of
-    values applies to all matching rows.
+    If ``key`` is set, its columns identify the row for each JSON object. Otherwise, the first row of values
+    applies to all matching rows.
     """
 
     table: Table
@@ -181,7 +181,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletion of the rows that match."""
+    """Deletes the matching rows."""
 
     table: Table
     where: Condition | None

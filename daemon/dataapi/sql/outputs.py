@@ -1,8 +1,8 @@
 """Outputs of statements. PostgreSQL builds their JSON, so that Python never iterates over rows.
 
-Outputs of single values and objects are here, outputs of rows in ``row_output``. Front ends define further
-outputs. Names and forms come from the schema; a client's alias is always behind a ``Parameter``. JSON text is
-concatenated from constants and values, which takes half as long as PostgreSQL's functions that build objects.
+Outputs for single values and objects are here, those for rows in ``row_output``. Front ends define further
+outputs. Names come from the schema, and a client's alias is always a ``Parameter``. JSON text is concatenated
+from constants and values, which takes half as long as PostgreSQL's functions that build objects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NullableJson:
 
 @dataclass(frozen=True, slots=True)
 class JsonQuery:
-    """JSON text returned by a query of exactly one row.
+    """JSON text from a query that returns exactly one row.
 
     :ivar source: the query's ``from`` item and following clauses, without the keyword ``from``.
     """
@@ -65,7 +65,7 @@ Json = tuple[JsonPiece | NullableJson | JsonQuery | str, ...]
 
 _CONCAT = f" {CONCATENATE} "
 MAX_OPERANDS = 32
-"""Maximum number of pieces concatenated at one level. PostgreSQL's stack limits the nesting of operators."""
+"""Maximum number of operands in a concatenation. PostgreSQL's stack limits the nesting of operators."""
 
 BOOL = 16
 INT8 = 20
@@ -225,7 +225,7 @@ class Output(ABC):
 
 
 class InnerOutput(Output):
-    """An output that is only valid inside another one, such as a page, a group or changed rows."""
+    """An output that is only valid inside another output, such as a page, a group or changed rows."""
 
     __slots__ = ()
 
@@ -257,7 +257,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Text(Output):
-    """A constant string, such as the name of a type. Never a value of a request."""
+    """A constant string, such as the name of a type. Never a value from a request."""
 
     text: str
 
@@ -281,7 +281,7 @@ class Null(Output):
 
 @dataclass(frozen=True, slots=True)
 class Value(Output):
-    """An expression of the current row or group."""
+    """The value of an expression for the current row or group."""
 
     expression: Expression
     form: WireForm = WireForm.JSON
@@ -376,7 +376,7 @@ class Object(Output):
 def object_json(writer: Writer, members: Iterable[tuple[Key | None, Json]]) -> Json:
     pieces: list[JsonPiece | NullableJson | JsonQuery | str] = []
     for key, value in members:
-        assert key is not None, "members of objects need a key"
+        assert key is not None, "each member of an object has a key"
         pieces += [JsonPiece("," if pieces else "{"), *key_json(writer, key), JsonPiece(":"), *value]
     return (*(pieces or [JsonPiece("{")]), JsonPiece("}"))
 

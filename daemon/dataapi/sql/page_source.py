@@ -1,4 +1,4 @@
-"""SQL of the rows of a page: the inner query that selects and orders them, and the joins with it."""
+"""SQL for the rows of a page: the inner query that selects and orders the rows, and its joins."""
 
 from __future__ import annotations
 

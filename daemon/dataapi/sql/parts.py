@@ -1,4 +1,4 @@
-"""Traversal of the algebra's values."""
+"""Visits the parts of SQL algebra (see ``algebra``)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataapi.catalog.model import Function, Table, Type
 from dataapi.sql.algebra import Aggregate, ComputedValue, FunctionCall, FunctionExpression, Parameter, Rows
 
 _DERIVED = (Rows, ComputedValue, FunctionExpression, FunctionCall, Aggregate)
-"""Algebra that reads more than columns of the current row."""
+"""Parts of the algebra that read anything other than columns of the current row."""
 _LEAVES = (Table, Function, Type, Parameter)
-"""Values that contain no algebra."""
+"""Dataclasses that are not part of the algebra."""
 
 
 def is_algebra(value: object) -> bool:

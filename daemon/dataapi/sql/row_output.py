@@ -1,4 +1,4 @@
-"""Outputs of rows, as JSON or with a column per member.
+"""Writes the output of rows, as JSON or with one column per member.
 
 An inner query selects the rows: conditions, order and page. An outer query computes the members of those
 rows, so that nothing is computed for rows outside the page. If rows are grouped, the outer query has the
@@ -55,9 +55,10 @@ _JSON = '"json"'
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Members of related rows among the members of the row itself.
+    """Members of related rows, spread into the members of the row itself.
 
-    If ``many``, a member is an array with a value per row. Otherwise it is null if there is no row.
+    If ``many``, a member is an array with a value per row. Otherwise, members are null if there is no related
+    row.
     """
 
     rows: Rows
@@ -79,7 +80,7 @@ class Record(InnerOutput):
 
 @dataclass(frozen=True, slots=True)
 class One(Output):
-    """An output of one row, null if there is none."""
+    """The output of one row, null if there is no row."""
 
     rows: Rows
     output: Output
@@ -94,7 +95,7 @@ class One(Output):
 
 @dataclass(frozen=True, slots=True)
 class Many(Output):
-    """A JSON array with an output of each row."""
+    """A JSON array with the output of each row."""
 
     rows: Rows
     output: Output
@@ -155,10 +156,10 @@ class MemberColumn:
     """A member of an output row.
 
     :ivar key: None if rows are plain values rather than objects.
-    :ivar value: JSON of the member. For rows with a column per member, one SQL expression: the member's
-        value, or the operand of its hoisted aggregate.
+    :ivar value: the member's JSON. If each member has its own column, a single SQL expression.
     :ivar aggregated: whether the value is an aggregate of the group.
-    :ivar hoisted: aggregate over the column ``OPERAND``, to apply in the query that groups the rows.
+    :ivar hoisted: aggregate to compute in the query that groups the rows. Its operand, the column
+        ``OPERAND``, is ``value``.
     """
 
     key: Key | None
@@ -220,7 +221,7 @@ def is_grouped(record: Record) -> bool:
 
 
 def _is_guaranteed_single(rows: Rows) -> bool:
-    """Whether a unique key guarantees that at most one row matches. A directive alone is not enough."""
+    """Whether a unique key, not only a directive, guarantees that at most one row matches."""
     if not rows.unique or rows.join is None or rows.table is None:
         return False
     return rows.table.is_unique(own for own, _ in rows.join.pairs)
@@ -307,10 +308,10 @@ class MemberWriter:
     def _may_join(self, one: One) -> bool:
         """Whether to join a related row. If its table is small, a join is faster than a query per row.
 
-        In a query per row, PostgreSQL would scan a small table each time instead of using its index. For a
-        join with a large table, it may scan the whole table although a page needs few of its rows. In a query
-        per row, it uses the index. Measured: 1,000 rows that refer to 100 others take 1.5 ms with a join and
-        7.5 ms without. 100 rows that refer to 10,000 others take 1.6 ms with a join and 0.4 ms without.
+        In a query per row, PostgreSQL would scan a small table each time instead of using its index. In a
+        join with a large table, PostgreSQL may scan the whole table although a page needs few of its rows. A
+        query per row uses the index. Measured: 1,000 rows that refer to 100 others take 1.5 ms with a join
+        and 7.5 ms without. 100 rows that refer to 10,000 others take 1.6 ms with a join and 0.4 ms without.
         """
         record = as_record(one.output)
         single = _is_guaranteed_single(one.rows) and record is not None and not is_grouped(record)
@@ -323,7 +324,7 @@ class MemberWriter:
         # A flat list of joins, because PostgreSQL plans nested joins separately beyond join_collapse_limit.
         self.joins.append(f" left join {relation} on {condition}")
         inner = MemberWriter(self.writer, related, joins=self.joins)
-        assert rows.join is not None, "a joined row needs a join"
+        assert rows.join is not None, "a joined row has join columns"
         key = related.column(rows.join.pairs[0][0])
         # ``is not null`` of a composite value is true only if no member is NULL.
         object_sql = json_sql(inner.json(one.output))
@@ -389,7 +390,7 @@ class PageDialect(RowDialect):
     ) -> MemberWriter:
         """Return a writer for the members of a page's rows.
 
-        The second argument returns the row in the query that selects it. ``many`` is false if there is at
+        ``_source`` returns the row in the inner query that selects the page. ``many`` is false if there is at
         most one row.
         """
         page = Row(writer.alias(), rows.table, derived=True)

@@ -26,7 +26,7 @@ from dataapi.database.sql_text import (
 from dataapi.sql.algebra import FunctionCall, Parameter, Rows, SlotSource
 
 MAX_PAGE_SIZES = 4
-"""Maximum number of page size combinations for which a statement has its own text."""
+"""Maximum number of page size combinations for which a statement has its own SQL text."""
 MAX_SEMIJOINS = 8
 """Maximum number of EXISTS conditions in a statement that PostgreSQL may turn into joins.
 
@@ -100,7 +100,7 @@ class Writer:
         return qualified(function)
 
     def alias(self) -> str:
-        """Return a new quoted alias, different from all columns.
+        """Return a new quoted alias, different from all column names.
 
         PostgreSQL resolves a bare alias to the whole row only if no column has this name.
         """
@@ -117,10 +117,10 @@ class Row:
     """A row in scope, and its referenced columns.
 
     An inner query selects a page and an outer query builds the output of its rows. The inner query selects
-    only the columns that the outer query referenced, because a role may lack privileges on the others.
+    only the columns that the outer query referenced, because a role may lack privileges on other columns.
 
     :ivar derived: whether the row comes from a subquery.
-    :ivar value: SQL of the whole row as one composite value, unless it is derived.
+    :ivar value: SQL of the whole row as one composite value, unless the row is derived.
     """
 
     WHOLE = "~row"
@@ -231,9 +231,9 @@ _RAISED = re.compile(f"{ERROR_MARKER}([^~]+)~([0-9]{{1,9}})~([0-9]{{1,19}})(?![0
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A bound for a number of rows: at most a ``bigint`` parameter, or exactly one row.
+    """A limit on a number of rows: at most a ``bigint`` parameter, or exactly one row.
 
-    The reason must not contain ``~``.
+    ``reason`` must not contain ``~``.
     """
 
     reason: str

@@ -1,7 +1,7 @@
 """Rows that one statement of a transaction stores in a setting for a later statement.
 
 All parts of a statement see the database as it was before the statement, and a volatile function is called at
-each reference. A later statement sees the written rows and those related to them.
+each reference. A later statement sees the written rows and their related rows.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataapi.sql.expressions import source_sql
 from dataapi.sql.statement import Compiled, Row, Writer, compiled, qualified
 
 _FIRST_OWN_TYPE = 16384
-"""Smallest OID of a type that is not built in, such as a domain that does not accept NULL."""
+"""Smallest OID of types that are not built in. Some of them may be domains that do not accept NULL."""
 
 
 def may_lack(table: Table, known: Container[str]) -> bool:
-    """Whether all columns except the known ones may be NULL in a value of the table's row type."""
+    """Whether all columns except ``known`` may be NULL in a value of the table's row type."""
     return all(each.name in known or each.nullable or each.type < _FIRST_OWN_TYPE for each in table.columns)
 
 

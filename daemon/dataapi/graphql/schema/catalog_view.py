@@ -19,7 +19,7 @@ from dataapi.sql.statement import qualified
 class ColumnField:
     """A column as a GraphQL field.
 
-    ``name`` is its name in input types and aggregates, ``field`` the one in the object type.
+    ``name`` is used in input types and aggregates, ``field`` in the object type.
     """
 
     name: str
@@ -31,9 +31,9 @@ class ColumnField:
 
 @dataclass(frozen=True, slots=True)
 class ComputedField:
-    """A function of a row that returns a scalar, as a field.
+    """A computed field: a function of a row that returns a scalar.
 
-    :ivar name: its name in the object type.
+    :ivar name: the field's name in the object type.
     """
 
     name: str
@@ -50,7 +50,7 @@ class RelatedField:
     :ivar join: the joined columns, None for a computed relationship.
     :ivar outgoing: whether this table has the foreign key.
     :ivar unique: whether the target's keys allow at most one related row.
-    :ivar disjoint: whether no two rows share a related row.
+    :ivar disjoint: whether different rows never have the same related row.
     :ivar nullable: whether a to-one field is nullable in the schema.
     """
 
@@ -116,7 +116,7 @@ class CatalogView:
         return self if allowed == self.usable_schemas else replace(self, schemas=allowed)
 
     def copy_for_thread(self) -> CatalogView:
-        """Return a copy that shares no lazily created values."""
+        """Return a copy that does not share lazily created values."""
         return replace(self, names=CatalogNames(self.catalog))
 
     @cached_property
@@ -134,7 +134,7 @@ class CatalogView:
         if table is None or name is None or table.schema not in self.usable_schemas:
             return None
         view = TableView(self, table, name)
-        # An object type needs a field.
+        # An object type must have a field.
         return view if view.readable and (view.has_node_id or view.columns) else None
 
     def reads(self, table: Table) -> bool:
@@ -174,7 +174,7 @@ class CatalogView:
 
 
 DEFAULT_MAX_ROWS = 30
-"""Default page size limit (docs/reference/graphql.md, Directives)."""
+"""Default maximum number of rows per page (docs/reference/graphql.md, Directives)."""
 
 
 class TableView:
@@ -212,7 +212,7 @@ class TableView:
 
     @cached_property
     def has_node_id(self) -> bool:
-        """Whether rows have node ids: the role must be allowed to read the whole key."""
+        """Whether rows have node ids, because the role may read all key columns."""
         return self.key == self._catalog.primary_key(self.table)
 
     @cached_property
@@ -225,7 +225,7 @@ class TableView:
 
     @cached_property
     def allows_batches(self) -> bool:
-        """Whether rows can be inserted as one JSON value: the role must be allowed to use all type names."""
+        """Whether rows can be inserted as one JSON value. The role must be allowed to use all type names."""
         nested = "nestedInserts" in self.catalog_view.used_features
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
 
@@ -379,7 +379,7 @@ class TableView:
 
     @cached_property
     def key_is_unique(self) -> bool:
-        """Whether PostgreSQL enforces that the key is unique. A view's key is only declared."""
+        """Whether PostgreSQL enforces that the key is unique. It does not for a view's declared key."""
         return self.table.is_unique(self.key)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Functions as root fields: which ones a role can call, their arguments and their results.
+"""Functions as root fields: which functions a role can call, their arguments and their results.
 
 See docs/reference/graphql.md, Functions.
 """
@@ -27,7 +27,7 @@ _NUMBERS = {"Int": int, "Float": float}
 def constant_default(sql: str | None, mapping: TypeMapping) -> GraphQLDefaultInput | None:
     """Return the default that the schema shows for an argument, None if it is not a simple constant.
 
-    An argument with any other default is optional too (docs/reference/graphql.md, Functions).
+    An argument with any default is optional (docs/reference/graphql.md, Functions).
     """
     value = None if sql is None or mapping.is_list else _constant(sql, mapping.kind)
     return None if value is None else GraphQLDefaultInput(value=value)
@@ -95,7 +95,7 @@ class FunctionField:
     description: str | None
 
     def arguments(self) -> dict[str, tuple[FunctionArgument, bool]]:
-        """Return the arguments of all overloads, each with whether every overload requires it."""
+        """Return the arguments of all overloads, and whether every overload requires the argument."""
         arguments: dict[str, tuple[FunctionArgument, bool]] = {}
         for overload in self.overloads:
             for item in overload.arguments:
@@ -123,7 +123,7 @@ def function_fields(view: CatalogView, *, volatile: bool) -> dict[str, FunctionF
     for requested, fields in groups.items():
         for field in _merge(fields):
             name = field.name
-            if name != requested:  # an overload that is incompatible with the others
+            if name != requested:  # incompatible with the other overloads
                 name = first_free((name,), name, used_names)
                 used_names.add(name)
             result[name] = replace(field, name=name)
@@ -196,13 +196,16 @@ def _merge(entries: list[FunctionField]) -> Iterator[FunctionField]:
 
 
 def _sort_key(entry: FunctionField) -> tuple[int, list[tuple[str, str, str]]]:
-    """Return the sort key of an overload. It does not change on dump and restore."""
+    """Return a sort key for an overload that does not change on dump and restore."""
     arguments = entry.overloads[0].arguments
     return len(arguments), [(item.name, item.mapping.kind, item.mapping.parameter) for item in arguments]
 
 
 def _agree(one: FunctionField, other: FunctionField) -> bool:
-    """Whether two functions can share a field: their results match, and so do arguments of the same name."""
+    """Return whether two functions can share a field.
+
+    Results and the types of arguments with equal names must match. The sets of argument names must differ.
+    """
     if (one.mapping, one.view, one.is_list) != (other.mapping, other.view, other.is_list):
         return False
     known = {name: item for name, (item, _) in one.arguments().items()}

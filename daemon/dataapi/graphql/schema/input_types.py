@@ -1,7 +1,7 @@
 """The input types of tables: filters, orders, inserts, updates, upserts and ``groupBy``.
 
-Some exist only if a feature is enabled by a directive or in the configuration
-(docs/reference/graphql.md, Features).
+Some types exist only if a directive or the configuration enables a feature (docs/reference/graphql.md,
+Features).
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ INPUT_TYPES = {
         GraphQLInputObjectType,
         _row_filter_fields,
         lambda view: "relationFilters" in view.catalog_view.used_features,
-        "Conditions on the related row of {}. It must exist, unless `is` is NULL.",
+        "Conditions on the related row of {}. A row without a related row only matches if `is` is NULL.",
     ),
     TableType.ORDER_BY: TypeRecipe(
         GraphQLInputObjectType,

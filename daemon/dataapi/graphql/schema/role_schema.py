@@ -1,4 +1,4 @@
-"""The GraphQL schema of a role for one catalog: its root fields, and its text."""
+"""The GraphQL schema of a role for one catalog: its root fields, and its text in SDL."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes, collection_fi
 from dataapi.settings import Project
 
 QUERY, MUTATION = "Query", "Mutation"
-"""Names of root types. A table may be named ``Subscription``, so that name is not fixed."""
+"""Names of root types. If a table is named ``Subscription``, the subscription type gets another name."""
 
 
 COMMON_FIELDS = {
     "node": gql.GraphQLField(
         NODE,
         {"nodeId": gql.GraphQLArgument(required(gql.GraphQLID), description="Node id of a row.")},
-        description="The row with a node id.",
+        description="The row with the given node id.",
     ),
     "heartbeat": gql.GraphQLField(required(DATETIME), description="Current time of the database."),
 }
@@ -86,7 +86,7 @@ class RootFields:
 
 
 class SubscriptionFields(RootFields):
-    """The fields of ``Subscription``: those of ``Query`` for which ``subscriptions`` is enabled."""
+    """The fields of ``Subscription``: the fields of ``Query`` for which ``subscriptions`` is enabled."""
 
     def __init__(self, types: TableTypes) -> None:
         super().__init__(types, volatile=False)
@@ -108,7 +108,7 @@ _FEATURE = FEATURE_OF_SHARED_TYPE[SUBSCRIPTION]
 
 def _function_field(types: TableTypes, function: FunctionField) -> gql.GraphQLField:
     arguments = {}
-    overloaded = len(function.overloads) > 1  # a default would count as a provided argument
+    overloaded = len(function.overloads) > 1  # graphql-core would count a default as a provided argument
     for name, (item, is_required) in function.arguments().items():
         type_ = OPAQUE if item.composite is not None else types.output_type(item.mapping)
         default = None if overloaded else constant_default(item.argument.default, item.mapping)
@@ -162,7 +162,7 @@ def _update(types: TableTypes, view: TableView) -> gql.GraphQLField:
     arguments = {
         "set": gql.GraphQLArgument(
             required(types.of(view, TableType.UPDATE_INPUT)),
-            description="New values of columns. Other columns do not change.",
+            description="New values of the columns to change.",
         ),
         **_affected_rows(types, view),
     }
@@ -241,7 +241,7 @@ class RoleSchema:
         fields = self.subscription_fields
         if self._subscription_root is None or not fields.any:
             return None
-        description = "Fields that read data, with a new result whenever the data changes."
+        description = "Fields that read data. A new result is sent whenever the data changes."
         return LazyObjectType(self._subscription_root, fields.field, fields.names, description)
 
     def dismantle(self) -> None:
@@ -271,7 +271,7 @@ class RoleSchema:
 
     @cached_property
     def suggests_names(self) -> bool:
-        """Whether errors may suggest names: all of the role's schemas must allow introspection."""
+        """Whether errors may suggest names, because all of the role's schemas allow introspection."""
         return self.view.introspectable() is self.view
 
 

@@ -1,7 +1,7 @@
 """The GraphQL type of each PostgreSQL type, and the conversion of input values.
 
 The coerced value of a scalar is the text or number to bind. PostgreSQL decides whether it is valid, and
-formats output as JSON. docs/reference/graphql.md, Types, has the table. Composite types have no GraphQL type.
+formats output as JSON. See docs/reference/graphql.md, Types. Composite types have no GraphQL type.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _big_float(value: Any) -> str:
 
 def _float(value: Any) -> float:
     if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
-        return float(value)  # JSON has no such numbers: output uses the same strings
+        return float(value)  # JSON has no NaN or infinity: output uses the same strings
     try:
         number: float = gql.GraphQLFloat.coerce_input_value(value)
     except gql.GraphQLError:
@@ -97,7 +97,7 @@ def _float(value: Any) -> float:
 def _json(value: Any) -> str:
     if not isinstance(value, str):
         raise gql.GraphQLError(
-            "Invalid input for JSON type. A string that holds serialized JSON is expected."
+            "Invalid input for JSON type. A string that contains serialized JSON is expected."
         )
     try:
         decode(value)
@@ -165,11 +165,11 @@ TIME = _scalar("Time", "A time of day in ISO 8601 format.")
 DATETIME = _scalar("Datetime", "A date and time in ISO 8601 format.")
 JSON = _scalar("JSON", "Serialized JSON, as a string.", _json)
 CURSOR = _scalar("Cursor", "Opaque position in a collection, for paging.")
-OPAQUE = _scalar("Opaque", "A value of any other type.", _opaque)
+OPAQUE = _scalar("Opaque", "A value of a type without its own scalar.", _opaque)
 
 FLOAT = _scalar("_Float", gql.GraphQLFloat.description or "", _float)
 FLOAT.name = "Float"  # graphql-core refuses to define a type of this name
-"""GraphQL's Float that also accepts the strings "NaN", "Infinity" and "-Infinity"."""
+"""GraphQL's Float, extended by the strings "NaN", "Infinity" and "-Infinity"."""
 
 CUSTOM_SCALARS = (FLOAT, BIG_INT, BIG_FLOAT, UUID, DATE, TIME, DATETIME, JSON, CURSOR, OPAQUE)
 
@@ -180,14 +180,14 @@ class TypeMapping:
 
     :ivar scalar: the GraphQL scalar of the value or of a list's items, None for an enum.
     :ivar labels: enum labels with a different GraphQL name, as ``(label, name)``.
-    :ivar parameter: the slot type of a value.
-    :ivar list_parameter: the slot type of a list of values.
+    :ivar parameter: the SQL type of a parameter for a value.
+    :ivar list_parameter: the SQL type of a parameter for a list of values.
     :ivar max_length: maximum number of characters of ``varchar(n)`` and ``char(n)``, None for no limit.
     :ivar comparable: whether the type has ``=``.
     :ivar orderable: whether the type has ``<``.
-    :ivar own: the type if it defines operators or aggregates, None for PostgreSQL's built-in types.
-    :ivar compare_as: the type to cast to before comparing, "" for none. PostgreSQL finds no operator for a
-        domain over an enum.
+    :ivar own: the type if it defines its own operators or aggregates, None for PostgreSQL's built-in types.
+    :ivar compare_as: the type to cast to before comparing, "" for none. A domain over an enum needs the cast,
+        because PostgreSQL finds no operator.
     """
 
     scalar: gql.GraphQLScalarType | None
@@ -309,7 +309,7 @@ def _scalar_mapping(catalog: Catalog, type_: Type, typmod: int) -> TypeMapping:
 
 
 def _parameter(type_: Type, prefix: str = "") -> str:
-    """Return the slot type: the name of a built-in type, else ``unknown``.
+    """Return the SQL type of a parameter: the name of a built-in type, else ``unknown``.
 
     A role may lack the privilege to use the schema of another type.
     """
@@ -348,7 +348,7 @@ def _array_item(text: str) -> str:
 
 
 def encode_hstore(value: Any) -> str:
-    """Return an ``hstore`` literal. The value may be such a literal or a JSON object."""
+    """Return an ``hstore`` literal for a value that is an ``hstore`` literal or a JSON object."""
     text = encode_value(value)
     try:
         members = EXACT_DECODER.decode(text)

@@ -1,7 +1,7 @@
 """The GraphQL types of one role, created on demand.
 
-The catalog's registry maps each type name to a table or enum. Recipes define the types of a table. The
-recipes of object types are here, those of input types in ``input_types``.
+The catalog's registry maps each type name to a table or enum. ``TypeRecipe``s define the types of a table:
+object types here, input types in ``input_types``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _CONSTANT_TYPES = {**COMMON_TYPES, **gql.introspection_types}
 
 @dataclass(frozen=True, slots=True)
 class TypeRecipe:
-    """How one of the types of a table is created.
+    """How to create one of a table's GraphQL types.
 
-    :ivar members: returns the fields or enum values, called on first use.
+    :ivar members: returns the fields or enum values. It is called on first use.
     :ivar description: may contain ``{}`` for the name of the table's object type.
     :ivar options: further arguments of ``kind``.
     """
@@ -210,7 +210,7 @@ def _connection_fields(types: TableTypes, view: TableView) -> dict[str, gql.Grap
         fields["groupBy"] = gql.GraphQLField(
             list_of(types.of(view, TableType.GROUP)),
             arguments,
-            description="Aggregates over groups of the rows that match the filter, ordered by their keys.",
+            description="Aggregates over groups of matching rows, ordered by the groups' keys.",
         )
     return fields
 
@@ -244,7 +244,7 @@ def column_recipe(
     member: Callable[[TableTypes, TypeMapping], Any],
     allowed: Callable[[TableView], bool],
 ) -> TypeRecipe:
-    """Return the recipe of a type with a member for each column to which an aggregate applies."""
+    """Return the definition of a type with a member for each column that an aggregate supports."""
     return TypeRecipe(
         kind,
         lambda types, view: {
@@ -292,10 +292,10 @@ OBJECT_TYPES = {
         },
     ),
     TableType.CONNECTION: TypeRecipe(
-        gql.GraphQLObjectType, _connection_fields, description="A page of a collection of {}."
+        gql.GraphQLObjectType, _connection_fields, description="A page of {} rows."
     ),
     TableType.EDGE: TypeRecipe(
-        gql.GraphQLObjectType, _edge_fields, description="A row of a collection of {}."
+        gql.GraphQLObjectType, _edge_fields, description="A row of {} and its cursor."
     ),
     TableType.INSERT_RESPONSE: TypeRecipe(
         gql.GraphQLObjectType, _response_fields, lambda view: view.insertable

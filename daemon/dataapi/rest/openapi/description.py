@@ -37,7 +37,7 @@ class Version(Enum):
 def describe(
     project: Project, catalog: Catalog, role: str, schema: str, version: Version, pause: Callable[[], None]
 ) -> bytes:
-    """Return the description as a JSON object, without the members for the API's URL."""
+    """Return the description as a JSON object, without the members that contain the API's URL."""
     privileges = None if project.openapi_mode == "ignore-privileges" else Privileges(catalog, role)
     visible = VisibleSchema(catalog, schema, privileges, pause)
     related = related_members(visible) if NESTED_INSERTS in project.rest_features else no_members
@@ -50,7 +50,7 @@ def describe(
 def with_address(project: Project, request: Request, version: Version, description: bytes) -> bytes:
     """Return the description with its version and the API's URL as its first members.
 
-    The URL is ``openapi-server-proxy-uri`` if set, else that of the request.
+    The URL is ``openapi-server-proxy-uri`` if set, else the request's URL in 2.0 and a relative URL in 3.1.
     """
     if version is Version.OPENAPI:
         return _with_server(project, description)
@@ -87,7 +87,7 @@ def _with_server(project: Project, description: bytes) -> bytes:
 
 
 def negotiate_description(accept: str | None, requested: str | None) -> tuple[str, Version]:
-    """Return the content type and the version of the description that a request prefers.
+    """Return the preferred content type and OpenAPI version of the description.
 
     :param requested: version in the query string. It takes precedence over ``Accept``.
     :raises ApiError: PGRST107 (406) if no accepted media type is available, PGRST100 (400) for an unknown

@@ -1,4 +1,4 @@
-"""Responds to requests for the root with descriptions of schemas. They are built in threads and cached."""
+"""Responds to requests for the root with OpenAPI descriptions, built in threads and cached."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESCRIPTION_BYTES = 50_000_000
 _ALLOW = ("Allow", "OPTIONS,GET,HEAD")
 
 DescriptionKey = tuple[Hashable, str, str, Version]
-"""Cache key of a description: content of the catalog, role, schema and version."""
+"""Cache key of a description: the catalog's content, the role, the schema and the OpenAPI version."""
 
 
 class Descriptions:

@@ -1,4 +1,4 @@
-"""Notes and descriptions that both versions share, and an incremental JSON encoder."""
+"""Notes and descriptions shared by OpenAPI 2.0 and 3.1, and an incremental JSON encoder."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ def summary(comment: str | None) -> tuple[str | None, str | None]:
 
 
 class Note(Enum):
-    """Information for OpenAPI 2.0 only. Notes are keys in the 3.1 document that are not encoded.
+    """Keys in the 3.1 document for values that only OpenAPI 2.0 needs. The JSON encoder skips them.
 
     :cvar TABLE: name of the table whose rows a schema describes.
     :cvar TYPE: SQL name of a schema's type.
     :cvar DEFAULT: default of a column, as SQL text if it is an expression.
     :cvar LABELS: labels of a column's enum.
     :cvar NOT_NULL: whether a column is never null. Version 2.0 requires only these columns.
-    :cvar PARAMETER: parameter that a reference to a column's filter stands for.
+    :cvar PARAMETER: parameter that a column filter's ``$ref`` points to.
     :cvar COMMENT: whole comment of a function.
-    :cvar RELATED: for an insert, members that are related rows: the name of each, its table, and whether it
-        is an array.
-    :cvar LAST_OVERLOAD: operations of the last of several functions with the same name.
+    :cvar RELATED: members of an insert that contain related rows: name, table, and whether it is an array.
+    :cvar LAST_OVERLOAD: operations of the last overload, if several functions have the same name.
     """
 
     TABLE = auto()
@@ -70,7 +69,7 @@ _TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), skipkeys=Tru
 class ObjectMembers:
     """The members of an object, with unique names, computed while encoding.
 
-    The values of members may be ``ObjectMembers`` too.
+    The values of members may also be ``ObjectMembers``.
     """
 
     pairs: Callable[[], Iterable[tuple[str, Any]]]

@@ -1,4 +1,4 @@
-"""Describes a schema in OpenAPI 3.1, with notes from which ``swagger.py`` derives 2.0."""
+"""Describes a schema in OpenAPI 3.1, with the notes that ``swagger.py`` needs for OpenAPI 2.0."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ _SCHEMAS = {"limit": {"type": "integer", "minimum": 0}, "offset": {"type": "inte
 def document(
     visible: VisibleSchema, version: str, *, api_key: bool, related: RelatedMembers = no_members
 ) -> ObjectMembers:
-    """Return the OpenAPI 3.1 document without ``servers``, because its value depends on the request."""
+    """Return the OpenAPI 3.1 document without ``servers``."""
     components = Components(visible, related)
     return members(
         info=_info(visible, version),

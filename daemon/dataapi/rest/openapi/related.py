@@ -1,4 +1,4 @@
-"""Members of inserted rows that are related rows (``rest-features = nested-inserts``)."""
+"""Finds the members of an insert that can contain related rows (``rest-features = nested-inserts``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dataapi.rest.plan.embed_tree import matching
 from dataapi.rest.visible_schema import VisibleSchema, VisibleTable
 
 RelatedMembers = Callable[[VisibleTable], Mapping[str, KeyRelationship]]
-"""Returns the relationships whose related rows can be inserted with a table's rows, by member name."""
+"""Maps a table to the relationships whose related rows can be inserted with its rows, by member name."""
 
 
 def no_members(_table: VisibleTable) -> Mapping[str, KeyRelationship]:
@@ -45,7 +45,7 @@ def related_members(visible: VisibleSchema) -> RelatedMembers:
 def _member(
     table: Table, relationship: KeyRelationship, usable: list[Relationship], schema: str
 ) -> str | None:
-    """Return the shortest name of a relationship that is unambiguous and not the name of a column."""
+    """Return a relationship's shortest name that is unambiguous and not a column name."""
 
     def names() -> Iterator[tuple[str, str | None]]:
         target, key = relationship.target.name, relationship.foreign_key.name

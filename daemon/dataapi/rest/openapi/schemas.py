@@ -40,7 +40,7 @@ _FORMAT_PATTERNS = {
     "date": re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     "uuid": re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
 }
-"""Formats of JSON Schema that are also PostgreSQL types, with the syntax of valid values."""
+"""Patterns of valid values, for PostgreSQL types whose name is also a JSON Schema format."""
 
 _CLASSES: dict[str | None, tuple[type, ...]] = {BOOLEAN: (bool,), INTEGER: (int,), NUMBER: (int, float)}
 _LITERAL = re.compile(r"'((?:[^']|'')*)'(?:::[^']+)?")
@@ -54,7 +54,7 @@ def json_type(sql_name: str) -> str | None:
 
 
 def has_own_json(catalog: Catalog, oid: int) -> bool:
-    """Whether a cast determines the JSON form of a domain. The result can be any JSON value."""
+    """Whether a domain has a cast to or from JSON, so that its JSON can be any value."""
     return bool({(oid, _JSON_OID), (_JSON_OID, oid)} & catalog.representations.keys())
 
 
@@ -74,9 +74,9 @@ def max_length(catalog: Catalog, column: Column) -> int | None:
 
 
 def default(catalog: Catalog, column: Column, *, expressions: bool = False) -> Any:
-    """Return a literal default as a JSON value, None if there is none.
+    """Return a column's literal default as a JSON value, None if there is none.
 
-    For an expression, return None or, with ``expressions``, the SQL text if it yields strings.
+    With ``expressions``, return the SQL text of an expression that yields a string.
     """
     text, name = default_text(catalog, column), column_type_name(catalog, column)
     if text is None:
@@ -119,7 +119,7 @@ _FORMATS = {
 
 
 class _Use(Enum):
-    """Uses of the schema of a row. A default only applies to a column that is missing in an insert."""
+    """Purposes of a row's schema. The schema of an update has no defaults."""
 
     ROW = auto()
     INSERT = auto()
@@ -164,14 +164,13 @@ class Components:
             schema = without_empty(type="object", description=description, required=listed)
             return {**schema, "properties": {each.name: self._property(table, each, use) for each in columns}}
 
-        # Rows in a response contain all readable columns. In the body of a request, null columns may be
-        # missing.
+        # Rows in a response contain all readable columns. A request body may omit nullable columns.
         yield name, {**rows(_Use.ROW, table.columns, table.read), Note.TABLE: table.table.name}
         if table.insert:
             columns = [column for column in table.columns if column.name in table.insert]
             required = self.visible.required(table)
             inserted = self.related(table)
-            # Columns of foreign keys between rows that are inserted together are set automatically.
+            # Foreign key columns between rows that are inserted together are set automatically.
             keys = {own for each in inserted.values() if each.outgoing for own, _ in each.pairs}
             schema = rows(_Use.INSERT, columns, required - keys)
             for member, relationship in inserted.items():
@@ -216,7 +215,7 @@ class Components:
         return {**schema, Note.TYPE: self.catalog.types[oid].sql_name}
 
     def value(self, oid: int, *, written: bool = False) -> dict[str, Any]:
-        """Return the schema of a type's values. Composite values that are written may be incomplete."""
+        """Return the schema of a type's values. With ``written``, composite values may omit members."""
         type_ = self.catalog.types[oid]
         if has_own_json(self.catalog, oid):
             return {}

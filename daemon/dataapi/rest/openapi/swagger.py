@@ -21,7 +21,7 @@ _RETURNS = ["return=representation", "return=minimal", "return=headers-only", "r
 _RESOLUTIONS = ["resolution=ignore-duplicates", "resolution=merge-duplicates"]
 
 _FORMATS = {"smallint": "int32", "integer": "int32", "bigint": "int64"}
-"""Formats of types. The format of other types is their SQL name."""
+"""Formats of SQL types. The format of other types is their SQL name."""
 
 _PARAMETERS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("preferParams", "Prefer", "Preference", {}),
@@ -66,7 +66,7 @@ _INSERTED = "bodyWithRelated"
 
 
 def to_swagger(document: ObjectMembers) -> ObjectMembers:
-    """Return the description without ``host``, ``basePath`` and ``schemes``. These depend on the request."""
+    """Return the description without ``host``, ``basePath`` and ``schemes``. They depend on the request."""
     openapi = dict(document.pairs())
     components = dict(openapi["components"].pairs())
     paths, schemas = openapi["paths"], components["schemas"]

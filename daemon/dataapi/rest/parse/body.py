@@ -1,7 +1,7 @@
 """Parses the rows in a request body of any media type.
 
-PostgreSQL receives rows as one JSON text and reads their values by each type's rules. Here the text is only
-parsed for its column names. Messages are PostgREST's (PGRST102).
+PostgreSQL receives the rows as one JSON text and converts each value to its column's type. This module only
+parses the text to find the column names. Messages are PostgREST's (PGRST102).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FORM = "application/x-www-form-urlencoded"
 BINARY = "application/octet-stream"
 
 NULL = "NULL"
-"""NULL in CSV, unless quoted. An empty field is NULL too."""
+"""Text that means NULL in CSV, unless quoted. An empty field also means NULL."""
 _NULLS = frozenset({"", NULL})
 
 _QUOTED = re.compile(r'(?<![^,\r\n])"([^"]*(?:""[^"]*)*)"')
@@ -34,12 +34,12 @@ _MARK = "\ud800"
 """Marks quoted fields that are not NULL. Decoded text never contains this character."""
 
 ROWS_PER_PIECE = 1000
-"""Number of rows to encode before letting other threads run."""
+"""Number of rows to encode before other threads can run."""
 
 MAX_REPEATED = 16
 """Maximum ratio of a CSV body's size as JSON to its original size. JSON repeats the column names."""
 SHORT = 1_000_000
-"""Size of a CSV body as JSON, in characters, that is allowed regardless of the ratio."""
+"""Size of a CSV body as JSON, in characters, up to which ``MAX_REPEATED`` is ignored."""
 
 EMPTY = "Empty or invalid json"
 UNEQUAL_KEYS = "All object keys must match"
@@ -52,7 +52,7 @@ Objects = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """The shape of rows that one insert writes: one row with related rows, or several rows without.
+    """Rows that one insert writes, without values: one row with related rows, or several rows without any.
 
     ``number`` is the position of the rows in ``Values.groups``. The column names are sorted.
     """
@@ -65,7 +65,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class RelatedGroups:
-    """The shape of the related rows in one member.
+    """The structure of the related rows in one member of an object, without values.
 
     ``columns`` and ``conflict`` are the names in the parameters ``columns`` and ``on_conflict``, if sent.
     """
@@ -77,7 +77,7 @@ class RelatedGroups:
 
 
 class WrittenRows(NamedTuple):
-    """The objects of a group, and the name of their table.
+    """The objects in a group of rows, and the name of their table.
 
     ``place`` is the path of the first object in the body, such as ``lines[0]``, or "" for the body itself.
     """
@@ -94,13 +94,13 @@ class WrittenRows(NamedTuple):
 
 
 class RowShape(NamedTuple):
-    """The shape of the rows in a body.
+    """The structure of the rows in a body, without values.
 
     :ivar columns: column names, sorted.
     :ivar many: whether the body is an array of objects rather than one object.
     :ivar as_text: whether all values are text, as in CSV and forms, even those of JSON columns.
-    :ivar common: columns that every object has. Only read for objects that identify their rows.
-    :ivar groups: shape of rows with related rows, empty for other rows.
+    :ivar common: columns that every object has. Only set for objects that identify their rows.
+    :ivar groups: groups of rows with related rows, empty for other rows.
     """
 
     columns: tuple[str, ...]
@@ -111,7 +111,7 @@ class RowShape(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """Rows as a JSON text, and the parsed objects if they identify their rows."""
+    """Rows as JSON text. ``objects`` contains the parsed rows if each of them identifies a row by its key."""
 
     shape: RowShape
     text: str
@@ -147,7 +147,7 @@ def read_rows(body: bytes, content_type: str | None, columns: tuple[str, ...] | 
 
 
 def read_objects(body: bytes, content_type: str | None) -> Payload:
-    """Return the objects of a body. Each identifies a row by its key, and their members may differ.
+    """Return the objects in a body. Each object identifies a row by its key. Their members may differ.
 
     :raises ApiError: PGRST102 (400) if the body or its type is invalid, or if the body contains values other
         than objects.
@@ -175,7 +175,7 @@ def check_keys(objects: Objects, key: tuple[str, ...]) -> None:
 
 
 def form_hint(names: Iterable[str]) -> str | None:
-    """Return a hint if names look like JSON, because curl sends any body as a form by default."""
+    """Return a hint if column names look like JSON. By default, curl sends any body as a form."""
     if any(name.lstrip().startswith(("{", "[")) for name in names):
         return f"The body was read as a form. Send JSON with the header Content-Type: {JSON}"
     return None
@@ -238,7 +238,7 @@ def _marked(field: re.Match[str]) -> str:
 
 
 def _dumped(rows: list[dict[str, str | None]]) -> str:
-    """Return rows as JSON, encoded in pieces so that other threads can run in between."""
+    """Return rows as JSON. They are encoded in pieces so that other threads can run in between."""
     pieces = [rows[start : start + ROWS_PER_PIECE] for start in range(0, len(rows), ROWS_PER_PIECE)]
     return "[" + ",".join([json.dumps(piece, ensure_ascii=False)[1:-1] for piece in pieces]) + "]"
 

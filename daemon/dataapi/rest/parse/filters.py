@@ -14,12 +14,12 @@ from dataapi.rest.parse.reader import BLANKS, DELIMITER, Failure, Mismatch, Read
 from dataapi.rest.parse.select import Path, json_path, parse_embeds
 
 MAX_CONDITIONS = 1000
-"""Maximum number of filters in a request, including those in logic trees. A list of ``in`` counts as one."""
+"""Maximum number of filters in a request, including those in logic trees. A list for ``in`` counts as one."""
 QUANTIFIABLE = frozenset({"eq", "gt", "gte", "lt", "lte", "like", "ilike", "match", "imatch"})
 SEARCHES = frozenset({"fts", "plfts", "phfts", "wfts"})
 SIMPLE = frozenset({"neq", "cs", "cd", "ov", "sl", "sr", "nxr", "nxl", "adj", "isdistinct"})
 PATTERNS = frozenset({"like", "ilike"})
-"""Operators whose values may contain ``*`` for ``%``."""
+"""Operators whose values may contain ``*`` instead of ``%``."""
 IS_VALUES = ("null", "not_null", "true", "false", "unknown")
 MAX_LOGIC_DEPTH = 50
 """Maximum nesting depth of ``and`` and ``or``."""
@@ -29,9 +29,9 @@ class FilterOperation(NamedTuple):
     """``not.operator(modifier)``, without the value.
 
     :ivar operator: name of the operator, such as ``eq`` or ``plfts``.
-    :ivar modifier: ``any`` or ``all`` for comparisons. ``language`` for a text search with a language, which
-        is a value before the words.
-    :ivar word: right-hand side of ``is``. It is not bound.
+    :ivar modifier: ``any`` or ``all`` for comparisons. ``language`` if the first of two values is a text
+        search language.
+    :ivar word: right-hand side of ``is``. It is part of the statement, not a bound value.
     """
 
     operator: str
@@ -66,7 +66,7 @@ LogicTree = LogicFilter | LogicGroup
 
 
 def leaves(tree: LogicTree) -> Iterator[LogicFilter]:
-    """Yield the filters of a tree in the order of their values."""
+    """Yield the filters of a tree, in the order in which the request contains their values."""
     if isinstance(tree, LogicFilter):
         yield tree
     else:
@@ -184,7 +184,7 @@ def _operator(reader: Reader) -> tuple[str, str | None]:
             reader.require(")")
         reader.require(".", DELIMITER)
     except Mismatch:
-        # Replace failures inside an operator by a failure of the whole operator, as PostgREST does.
+        # Replace failures inside an operator with a failure of the whole operator, as PostgREST does.
         farthest = reader.failure[0]
         longer = _LETTERS.match(reader.text, match.end())
         reader.failure = failure
@@ -293,7 +293,7 @@ def _plain_leaf(reader: Reader, values: list[str]) -> LogicFilter | None:
 
 
 def _merge_failures(reader: Reader, other: Failure) -> None:
-    """Keep the farther of two failures. If they are equally far, merge their expectations."""
+    """Store the farther of two failures. If their positions are equal, merge their expectations."""
     farthest, expected, *_ = reader.failure
     if other[0] >= farthest:
         reader.failure = other

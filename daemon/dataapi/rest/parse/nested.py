@@ -1,4 +1,4 @@
-"""Reads bodies whose rows may contain related rows (``rest-features = nested-inserts``).
+"""Parses bodies whose rows may contain related rows (``rest-features = nested-inserts``).
 
 Which members are related rows depends on the role's tables: ``plan.nested`` finds them.
 """
@@ -16,9 +16,9 @@ from dataapi.rest.parse.body import JSON
 from dataapi.rest.parse.select import MAX_EMBED_DEPTH, parse_names
 
 MAX_DEPTH = MAX_EMBED_DEPTH
-"""Maximum nesting depth of related rows. The response can embed rows at the same depth."""
+"""Maximum nesting depth of related rows. The response can embed rows to the same depth."""
 MAX_GROUPS = 1_000
-"""Maximum number of inserts of a request."""
+"""Maximum number of inserts in a request."""
 
 _OPTIONS = ("columns", "on_conflict")
 """Parameters that may follow the path of related rows, as in ``customer.on_conflict``."""

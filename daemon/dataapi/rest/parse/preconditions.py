@@ -1,6 +1,6 @@
 """Parses ``If-Match`` and ``If-None-Match`` and evaluates them (RFC 9110 section 13).
 
-Only requests with one of these headers run this module.
+Only requests with one of these headers use this module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COUNTED = re.compile(r'("[0-9a-f]{32})-[0-9]+"')
 
 
 class Compared(Enum):
-    """The property of the rows that a condition compares."""
+    """Kinds of preconditions: whether rows exist, or whether their entity tag matches."""
 
     EXISTENCE = "existence"
     CONTENT = "content"
@@ -31,7 +31,7 @@ class Compared(Enum):
 
 
 class Preconditions(NamedTuple):
-    """The entity tags of ``If-Match`` and ``If-None-Match``, empty for ``*``, None if there is no header."""
+    """Entity tags in ``If-Match`` and ``If-None-Match``: empty for ``*``, None if the header is absent."""
 
     match: frozenset[str] | None
     none_match: frozenset[str] | None
@@ -43,7 +43,7 @@ class Preconditions(NamedTuple):
     def failed(self, tag: str | None, *, exists: bool) -> str | None:
         """Return the name of the first header whose condition is not met, None if all are met.
 
-        ``tag`` is the current entity tag, None if there is none. ``exists`` is whether there are rows.
+        ``tag`` is the current entity tag, None if there is none. ``exists`` is true if there are rows.
         """
         if self.match is not None and not (tag in self.match if self.match else exists):
             return MATCH
@@ -62,7 +62,7 @@ def _without_totals(tags: frozenset[str] | None) -> frozenset[str] | None:
 
 
 def read_preconditions(headers: Mapping[str, str]) -> Preconditions | None:
-    """Parse the conditions of a request, None if there are none.
+    """Return the conditions of a request, None if there are none.
 
     :raises ApiError: PGRST100 (400) for an invalid header.
     """

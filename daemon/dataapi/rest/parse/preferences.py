@@ -19,7 +19,7 @@ class Count(Enum):
 
 
 class Return(Enum):
-    """The content of the response to a write."""
+    """The content of the response to a write: ``return`` in ``Prefer``."""
 
     MINIMAL = "minimal"
     HEADERS_ONLY = "headers-only"
@@ -27,18 +27,18 @@ class Return(Enum):
 
 
 class Resolution(Enum):
-    """The handling of existing rows."""
+    """How a write handles existing rows."""
 
     MERGE = "merge-duplicates"
     """Inserts update existing rows."""
     IGNORE = "ignore-duplicates"
     """Inserts leave existing rows unchanged."""
     MATCH = "match"
-    """Updates find each row by the key in its own object."""
+    """Each object in the body updates the row that its key identifies."""
 
 
 class Missing(Enum):
-    """The value of a member that an object lacks."""
+    """The value for a member that is missing from an object."""
 
     DEFAULT = "default"
     NULL = "null"
@@ -90,7 +90,7 @@ class Preferences(NamedTuple):
 
 
 class Action(Enum):
-    """The action of a request. The enum's value is the set of preferences that apply to it."""
+    """The action of a request. Each enum value is the set of preferences that apply to the action."""
 
     READ = frozenset({"count", "tx", "handling", "timezone", "consistency"})
     STREAM = READ - {"count"}
@@ -132,7 +132,7 @@ def read_preferences(
 ) -> Preferences:
     """Parse the header. If a preference is repeated, the first value is used.
 
-    ``overrides_end`` is whether the client may choose how the transaction ends.
+    ``overrides_end`` is true if the client may choose how the transaction ends.
     """
     return _read(header, timezones, overrides_end) if header else NO_PREFERENCES
 
@@ -165,7 +165,7 @@ def not_followed(*preferences: str) -> ApiError:
 
 _HANDLING = {True: "strict", False: "lenient"}
 _FIELDS = {"return": "returned", "tx": "end", "handling": "strict", "max-affected": "max_affected"}
-"""Fields of ``Preferences`` whose name differs from the header's."""
+"""Fields of ``Preferences``, by preference name, if the names differ."""
 _CHOICES = {"count": Count, "return": Return, "resolution": Resolution, "missing": Missing, "tx": End,
             "consistency": Consistency}  # fmt: skip
 _VALUES: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Parses a query string into its shape, which determines the statement, and the values to bind.
+"""Parses a query string into its structure, which determines the statement, and the values to bind.
 
 Statuses and messages are PostgREST's (``docs/reference/rest.md``).
 """
@@ -43,7 +43,7 @@ from dataapi.rest.parse.window import NEGATIVE, Window, parse_count, parse_range
 EMBEDDABLE = frozenset({"order", "limit", "offset", "and", "or"})
 """Parameters that may follow the path of an embedded resource, as in ``directors.order``."""
 RESERVED = EMBEDDABLE | {"select", "columns", "on_conflict"}
-"""Parameters that are not filters. Columns with these names cannot be filtered."""
+"""Parameters that are not filters. Columns with these names cannot be used in filters."""
 
 LONGEST_LOCATION = 2000
 """Maximum length of a query string in ``Content-Location``. Proxies reject long headers."""
@@ -85,12 +85,12 @@ class SelectionShape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The rows and members that a query string selects, without values. Selections are compared by shape.
+    """The rows and members that a query string selects, without values. Selections are compared by ``shape``.
 
     :ivar items: items of ``select``, None if absent.
-    :ivar relation_names: pairs of a relation's name and its alias, for parameters that use the name although
-        there is an alias.
-    :ivar size: length of the shape in characters.
+    :ivar relation_names: pairs of a relation's name and its alias, for parameters that use the name instead
+        of the alias.
+    :ivar size: length of ``shape`` in characters.
     """
 
     shape: SelectionShape
@@ -119,13 +119,14 @@ class Selection:
 
 
 class Values(NamedTuple):
-    """The values of a request to bind to a statement's slots.
+    """The values of a request to bind to a statement's parameters.
 
     :ivar literals: values of filters, logic trees, limits and offsets, in this order.
     :ivar offset: number of skipped rows, for ``Content-Range``.
-    :ivar objects: objects of the body if they identify their rows.
-    :ivar groups: groups of rows to write with related rows, by their numbers.
-    :ivar arguments: all values of each argument of a call that has a slot, in the request's order.
+    :ivar objects: objects in the body, if each of them identifies a row by its key.
+    :ivar groups: groups of rows to write, indexed by ``RowGroup.number``.
+    :ivar arguments: for a call, all values of each argument that has its own parameter, in the request's
+        order.
     :ivar filter_texts: parameters of a call that look like filters but may be arguments.
     :ivar maximum: maximum number of rows that may be affected or returned, None for no limit.
     """
@@ -192,7 +193,7 @@ class QueryParameters(NamedTuple):
     """A parsed query string.
 
     :ivar canonical: query string sorted by parameter name, for ``Content-Location``. None if it is too long
-        or the response has no such header.
+        or the response has no ``Content-Location``.
     :ivar windowed: whether there is a ``limit`` or an ``offset``.
     """
 
@@ -278,8 +279,8 @@ class _QueryParser:
     def add(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Add parameters.
 
-        Filters, ``and``, ``or`` and arguments can be repeated. If another parameter is repeated, its first
-        value is used, but the last value of ``limit`` and ``offset``.
+        Filters, ``and``, ``or`` and arguments can be repeated. For other repeated parameters, the first value
+        is used, except that the last ``limit`` and ``offset`` are used.
         """
         for name, value in pairs:
             embeds, _, word = name.rpartition(".")

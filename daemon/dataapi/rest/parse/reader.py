@@ -1,4 +1,4 @@
-"""A backtracking reader. Like PostgREST, it reports the farthest position that it reached."""
+"""A backtracking parser. Like PostgREST's, it reports the farthest position that it reached."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class Mismatch(Exception):
-    """Raised when the text does not match. The reader has recorded the expected text."""
+    """Raised when the text does not match. The ``Reader`` has recorded what was expected."""
 
 
 def read_with(read: Callable[[Reader], T], text: str, subject: str) -> T:
-    """Run a reading function on a text. ``subject`` describes the text in errors.
+    """Parse ``text`` with the function ``read``. ``subject`` describes the text in errors.
 
     :raises ApiError: PGRST100 (400) with the column of the syntax error.
     """
@@ -45,7 +45,7 @@ If the end was expected, PostgREST quotes the character with single quotes.
 class Reader:
     """A text and the current position in it.
 
-    :ivar failure: the farthest failure. Restore it before trying an alternative.
+    :ivar failure: the farthest failure. Restore the previous value to ignore a failed alternative.
     """
 
     def __init__(self, text: str) -> None:

@@ -49,15 +49,15 @@ WHOLE_BODY = {
     "text/xml": ("xml",),
     "application/octet-stream": ("bytea",),
 }
-"""Types of a single unnamed argument that receives a whole body, by media type."""
+"""Types of a single unnamed argument that accepts a whole body, by the body's media type."""
 UNPARSED_TYPES = ("text/plain", "text/xml", "application/octet-stream")
 
 
 class CallShape(NamedTuple):
-    """The shape of a call's arguments.
+    """The structure of a call's arguments, without values.
 
     :ivar media_type: media type of a POST's body, None for GET.
-    :ivar has_slots: whether each argument has its own slot, rather than being a member of the body.
+    :ivar has_slots: whether each argument has its own parameter, rather than being a member of the body.
     :ivar many: whether the body is an array of objects.
     :ivar as_text: whether the members of the body are text, even for JSON arguments.
     :ivar unequal: whether the body's objects have different members. ``names`` is then empty, but a function
@@ -81,7 +81,7 @@ NO_ARGUMENTS = CallShape()
 
 
 class PlanInput(NamedTuple):
-    """Everything that determines the plan of a request. It is the planners' only input, and the cache key.
+    """Everything that determines the plan of a request: the planners' only input, and the cache key.
 
     :ivar target: name of the table or function, "" for the root unless a function handles it.
     :ivar is_root: whether the path is the root, which the function of ``db-root-spec`` may handle.
@@ -114,8 +114,8 @@ class PlanInput(NamedTuple):
     def builds_tag(self) -> bool:
         """Whether a HEAD must build the body of the response to GET, for its entity tag.
 
-        A HEAD with a count has no entity tag unless it is conditional, because clients count large tables
-        with it.
+        A HEAD with a count has no entity tag unless it is conditional, because clients use it to count large
+        tables.
         """
         if self.compared is not None:
             return self.compared is Compared.CONTENT
@@ -134,10 +134,10 @@ class PlanInput(NamedTuple):
 class ApiRequest(NamedTuple):
     """A REST request as typed values.
 
-    :ivar canonical: canonical query string for ``Content-Location``, None for no header.
-    :ivar profile: header with the schema of the response, if several are exposed.
-    :ivar openapi: version of OpenAPI that a request for the root selects.
-    :ivar nested: body that may contain related rows. The rows of ``input`` are then not known yet.
+    :ivar canonical: canonical query string for ``Content-Location``, None to omit the header.
+    :ivar profile: header with the schema of the response, if several schemas are exposed.
+    :ivar openapi: OpenAPI version in the query string of a request for the root.
+    :ivar nested: body that may contain related rows. If set, ``input.rows`` is not known yet.
     :ivar preconditions: conditions on the current rows, None if there are none.
     """
 
@@ -223,7 +223,7 @@ def _conditional(request: Request, parsed: ApiRequest) -> ApiRequest:
         # RFC 9110 section 13.1.4: If-Match takes precedence over If-Unmodified-Since.
         if UNMODIFIED in headers and MATCH not in headers:
             details = "Rows have no modification time, so If-Unmodified-Since cannot be checked."
-            raise unsupported_condition(details, "Send If-Match with the ETag of a read.")
+            raise unsupported_condition(details, "Send If-Match with the ETag from a response.")
         if plan_input.is_call or not plan_input.target:
             raise unsupported_condition("Only reads and writes of tables can be conditional.")
     preconditions = read_preconditions(headers)

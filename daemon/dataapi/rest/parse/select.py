@@ -23,7 +23,7 @@ MAX_NAMES = 1600
 MAX_EMBED_DEPTH = 20
 """Maximum nesting depth of embedded resources."""
 LONGEST_EMBED_PATH = MAX_EMBED_DEPTH + 5
-"""Maximum number of dotted names in a parameter: the path of an embedded resource, and further names."""
+"""Maximum number of dotted names in a parameter: an embedded resource's path and the names after it."""
 
 JOINS = ("inner", "left")
 """Words after ``!`` that are not hints."""
@@ -94,7 +94,7 @@ class Embed:
 
     @property
     def silent(self) -> bool:
-        """Whether the resource only serves as a filter: the response contains nothing of it."""
+        """Whether the resource only serves as a filter and is not part of the response."""
         return all(isinstance(item, Embed) and item.silent for item in self.items)
 
     @property
@@ -121,7 +121,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class FieldName:
-    """A field that a parameter names, and the embedded resource that it belongs to."""
+    """A field that a parameter names, and the path of the field's embedded resource."""
 
     embeds: EmbedPath
     name: str
@@ -134,8 +134,8 @@ class FieldName:
 def parse_select(text: str) -> tuple[Item, ...]:
     """Return the items of a ``select`` value.
 
-    As in PostgREST, text after an outermost resource without a comma, or after an unmatched closing
-    parenthesis, is ignored.
+    As in PostgREST, text is ignored after a top-level resource without a comma, and after an unmatched
+    closing parenthesis.
     """
     return read_with(lambda reader: _items(reader, 0), text, f"select parameter ({text})")
 
@@ -170,7 +170,7 @@ def _target(reader: Reader) -> FieldName:
 
 
 def parse_embeds(text: str, subject: str = "tree path") -> tuple[str, ...]:
-    """Return the names in a parameter without a field, such as ``directors.not.or``."""
+    """Return the dot-separated names in a parameter such as ``directors.not.or``."""
 
     def read(reader: Reader) -> tuple[str, ...]:
         names = _embed_path(reader)
@@ -334,7 +334,7 @@ def _term(reader: Reader) -> Term:
         relation, name = name, reader.name()
     path = json_path(reader)
     if relation is not None and not reader.token(")"):
-        # This is not an order by a relation, so the opening parenthesis is the unexpected character.
+        # The term does not order by a relation, so the opening parenthesis is the unexpected character.
         reader.at, reader.failure = start, failure
         relation, path = None, json_path(reader)
     reader.blanks()

@@ -16,7 +16,7 @@ _RANGE = re.compile(r"(?:items=)?([0-9]{1,18})-([0-9]{0,18})", re.ASCII)
 
 
 class Window(NamedTuple):
-    """A range of a result's rows.
+    """A range of the rows in a result.
 
     :ivar limit: None for all rows after the offset.
     """
@@ -34,7 +34,7 @@ def parse_count(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter, at most ``MAXIMUM``.
 
     Values that are not integers and negative offsets of embedded rows are ignored. As in PostgREST, the
-    offset of the outermost rows may be negative.
+    offset of the top-level rows may be negative.
 
     :raises ApiError: PGRST103 (416) if the limit is negative.
     """

@@ -37,14 +37,14 @@ from dataapi.sql.statement import Compiled, Guard
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _VALUE = Value(ColumnRef(SCALAR))
 _UNBOUNDED = {"character": "varchar", "character[]": "varchar[]", "bit": "varbit", "bit[]": "varbit[]"}
-"""Replacements for types whose SQL name without a length implies a length of one."""
+"""Replacements for types whose SQL names imply a length of one if no length is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a chosen function.
+    """A call to the chosen function.
 
-    :ivar adapted: filters that are arguments, None if there are none.
+    :ivar adapted: filters that are used as arguments, None if there are none.
     """
 
     role: RestRole
@@ -107,10 +107,10 @@ def plan(role: RestRole, plan_input: PlanInput) -> Plan:
 def _choose(
     role: RestRole, plan_input: PlanInput, candidates: Sequence[Function]
 ) -> tuple[PlanInput, FiltersAsArguments | None, ChosenFunction]:
-    """Return the input with all arguments, the filters that are arguments, and the function to call.
+    """Return the input, the filters that are used as arguments, and the function to call.
 
-    A value may look like a filter by chance. Filters are only used as arguments if no function matches
-    otherwise.
+    An argument may look like a filter by chance. If no function matches the arguments, those filters are
+    added to the arguments in the returned input.
     """
     call = plan_input.call
     chosen = choose(role.catalog, candidates, call)
@@ -192,9 +192,9 @@ def _body(call: _Call) -> Body:
 
 
 def _guard(call: _Call) -> Guard | None:
-    """Return the guard of the number of rows.
+    """Return the guard that limits the number of rows.
 
-    The statement checks it, so that an error undoes the function's changes.
+    The statement checks the guard, so that an error undoes the function's changes.
     """
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)
@@ -228,10 +228,10 @@ def _function_call(call: _Call) -> FunctionCall:
 
 
 def _slot(argument: Argument, type_: Type) -> Parameter:
-    """Return the slot of an argument.
+    """Return the statement's parameter for an argument.
 
-    PostgreSQL infers types that are not built in from the function, because naming a type requires a
-    privilege on its schema.
+    Only built-in types are named, because naming other types requires a privilege on their schema. PostgreSQL
+    infers other types from the function.
     """
     named = type_.schema == "pg_catalog" and type_.category != "P"
     return Parameter(

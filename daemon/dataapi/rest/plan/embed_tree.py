@@ -1,6 +1,6 @@
-"""The tree of embedded resources of a request, with their relationships and parameters.
+"""The tree of a request's embedded resources, with their relationships and parameters.
 
-See docs/reference/rest.md, Embedding, and docs/reference/rest.md, Relationships.
+See Embedding and Relationships in docs/reference/rest.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataapi.settings import Project
 MAX_MEMBERS = 1600
 """Maximum number of members in an object, close to PostgreSQL's limit for the columns of a row."""
 MAX_TOTAL_MEMBERS = 5000
-"""Maximum number of members in the objects of all resources, with ``*`` expanded."""
+"""Maximum total number of members in the objects of all resources, with ``*`` expanded."""
 
 MAX_COMPUTED_ITEMS = 500
 """Maximum number of items in ``select`` with an alias, a cast, a JSON path or an aggregate."""
@@ -37,7 +37,7 @@ MAX_COMPUTED_ITEMS = 500
 
 @dataclass(slots=True)
 class Resource:
-    """A resource and its parameters.
+    """An embedded resource or the root, and its query parameters.
 
     :ivar embed: None for the root.
     :ivar relationship: None for the root.
@@ -71,7 +71,7 @@ class Resource:
     def descendant(self, embeds: EmbedPath) -> Resource:
         """Return the resource at the end of a path of aliases or relation names.
 
-        :raises ApiError: PGRST108 (400) if one of them is not embedded.
+        :raises ApiError: PGRST108 (400) if a name in the path is not embedded.
         """
         resource = self
         for name in embeds:
@@ -86,7 +86,7 @@ class Resource:
 def build_embed_tree(
     tables: RoleTables, relation: Relation, selection: Selection, project: Project
 ) -> Resource:
-    """Return the tree of a selection's resources.
+    """Return the tree of the resources that a selection embeds.
 
     :raises ApiError: A name is unknown, a relationship is ambiguous, there are too many items or members, or
         aggregates are not allowed.
@@ -138,7 +138,7 @@ def _embed_all(tables: RoleTables, resource: Resource, depth: int = 1) -> None:
             members.add(item.member)
             relationship = find_relationship(tables, resource.relation, item)
             is_direct = not isinstance(relationship, JunctionRelationship)
-            # The name of the resource in errors about its columns, as in PostgREST.
+            # Errors about the resource's columns contain this name, as in PostgREST.
             alias = f"{relationship.target.name}_{depth}" if is_direct else None
             child = Resource(Relation.of(relationship.target, alias), item.items, item, relationship)
             resource.children.append(child)
@@ -217,9 +217,9 @@ StoredRelationship = KeyRelationship | JunctionRelationship
 _BARE = re.compile(r"[\w$]+(?:[ -]?[\w$]+)*")
 """Names that need no quotes in ``select``."""
 _VIEWS = frozenset({TableKind.VIEW, TableKind.MATERIALIZED_VIEW})
-"""Relations in which a referenced key may occur in several rows."""
+"""Kinds of relations that do not enforce keys, so several rows may have the same referenced key."""
 _CARDINALITIES = tuple(Cardinality)
-"""Cardinalities in the order in which PGRST201 lists them."""
+"""Cardinalities, in the order of the relationships that PGRST201 lists."""
 
 
 # ---------------------------------------------------------------- relationships
@@ -229,7 +229,7 @@ def find_relationship(tables: RoleTables, relation: Relation, embed: Embed) -> R
     """Return the relationship for embedding a resource.
 
     :raises ApiError: PGRST200 (400) if there is none, PGRST201 (300) if there are several, 42501 (401, 403)
-        if the role has no privilege on one of its tables.
+        if the role has no privilege on a table of the relationship.
     """
     relationships = [] if relation.table is None else tables.all.relationships.of(relation.table)
     relationships = [
@@ -270,7 +270,7 @@ def matching(
 ) -> list[Relationship]:
     """Return the relationships that match a name and a hint.
 
-    Relationships through junction tables in the schema of the request take precedence.
+    Junction tables in the request's schema take precedence over junction tables in other schemas.
     """
     stored, named = list[StoredRelationship](), list[StoredRelationship]()
     for each in relationships:
@@ -289,7 +289,7 @@ def matching(
         if isinstance(each, JunctionRelationship):
             if not each.in_unique_key:
                 continue
-            # PostgREST requires a primary key, so junction tables with one take precedence.
+            # PostgREST requires a primary key, so junction tables with a primary key take precedence.
             rank = (each.junction.schema != schema, not each.in_primary_key)
         ranked.setdefault(rank, []).append(each)
     return ranked[min(ranked)] if ranked else []
@@ -302,7 +302,8 @@ def _matches(relationship: StoredRelationship, name: str, hint: str | None) -> b
     own, theirs = _only_columns(relationship)
     key = relationship.foreign_key.name
     if relationship.table is target:
-        # The table's name selects the referencing rows, other names select the referenced row.
+        # In a self-reference, the table's name selects the referencing rows. Other names select the
+        # referenced row.
         if relationship.outgoing:
             return hint is None and name in (key, own)
         return name == target.name and (hint is None or hint in (key, theirs))
@@ -371,7 +372,7 @@ def _ambiguous(
 
 
 def _choice(usable: list[Relationship], relationship: StoredRelationship, schema: str) -> str:
-    """Return a short, unambiguous item of ``select`` for a relationship, PostgREST's if possible."""
+    """Return a short, unambiguous ``select`` item for a relationship, as PostgREST writes it if possible."""
     target, choices = relationship.target.name, list[tuple[str, str | None]]()
     if isinstance(relationship, JunctionRelationship):
         choices = [(target, relationship.junction.name), (target, _only_columns(relationship.near)[1])]

@@ -59,7 +59,7 @@ class FixedText:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value of the query string, by its position."""
+    """A value in the query string, identified by its position."""
 
     position: int
 
@@ -107,9 +107,9 @@ class MaxAffected:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentValue:
-    """An argument of a call that has its own slot.
+    """An argument with its own parameter in the statement.
 
-    If the argument is variadic, an array of all its values is bound, otherwise the last one.
+    If the argument is variadic, an array of all its values is bound, otherwise the last value.
     """
 
     name: str
@@ -122,7 +122,7 @@ class ArgumentValue:
 
 @dataclass(frozen=True, slots=True)
 class BodyText:
-    """The body: rows to write, or arguments."""
+    """The request body: rows to write, or arguments."""
 
     def bind(self, values: Values) -> str:
         return values.body
@@ -232,7 +232,7 @@ RowsOf = Callable[[Resource], Rows]
 
 
 def conditions_of(tables: RoleTables, resource: Resource, rows_of: RowsOf) -> list[Condition]:
-    """Return the conditions of a resource's filters and logic trees, including conditions on embedded rows.
+    """Return the conditions for a resource's filters and logic trees, including conditions on embedded rows.
 
     :raises ApiError: 42703 (400) for an unknown column, PGRST120 (400) for a filter on an embedded resource
         other than a test for null.
@@ -288,7 +288,7 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
     operator = _OPERATORS[operation.operator]
     schema = types.schema_of(operator.symbol, left.type)
     if operation.modifier is not None or operation.operator in PATTERNS:
-        # A pattern is always text, even if a domain converts its values from text.
+        # A pattern is always text, even if the column's domain has a cast from text.
         quantifier = None if operation.modifier is None else Quantifier(operation.modifier)
         return Compare(left.expression, operator, Parameter(Literal(position)), schema, quantifier)
     many = operator is Operator.IN
@@ -298,7 +298,7 @@ def _positive(types: Types, left: TypedExpression, operation: FilterOperation, p
 def _value(
     types: Types, left: TypedExpression, position: int, *, many: bool = False
 ) -> Parameter | Converted:
-    """Return a value to compare with. PostgreSQL infers its type, unless a domain converts text itself."""
+    """Return the value of a filter. PostgreSQL infers its type, unless a domain has a cast from text."""
     function = types.representation(TEXT, left.type)
     if function is None:
         return Parameter(Literal(position))

@@ -35,7 +35,7 @@ class FunctionResult:
     """The result of a function.
 
     :ivar relation: relation of its rows. Values are rows of one column.
-    :ivar raw: media types in which its only value can be returned unchanged, ``*/*`` for any.
+    :ivar raw: media types in which a single value can be returned unchanged, ``*/*`` for any.
     """
 
     shape: ResultShape
@@ -102,7 +102,7 @@ _BODIES = {type_: media_type for media_type, types in WHOLE_BODY.items() for typ
 
 @dataclass(frozen=True, slots=True)
 class ChosenFunction:
-    """The function to call. ``whole`` is whether its single unnamed argument receives the whole body."""
+    """The function to call. ``whole`` is true if its single unnamed argument receives the whole body."""
 
     function: Function
     whole: bool
@@ -113,7 +113,7 @@ def choose(catalog: Catalog, candidates: Sequence[Function], arguments: CallShap
 
     Functions that accept the argument names take precedence over functions that accept the whole body.
 
-    :raises ApiError: PGRST203 (300) if several functions accept them.
+    :raises ApiError: PGRST203 (300) if several functions accept the arguments.
     """
     matching = [each for each in candidates if _accepts_names(each, arguments)]
     whole = [each for each in candidates if _accepts_body(catalog, each, arguments)] if not matching else []
@@ -131,7 +131,7 @@ def _accepts_names(function: Function, arguments: CallShape) -> bool:
 
 
 def always_ambiguous(catalog: Catalog, function: Function, overloads: Iterable[Function]) -> ApiError | None:
-    """Return the error of every call of a function if another function accepts all these calls, else None."""
+    """Return the error of every call of a function, None if no other function accepts all its calls."""
     body = whole_body(catalog, function)
     rivals = [
         each
@@ -164,7 +164,7 @@ def is_callable(catalog: Catalog, function: Function) -> bool:
 
 
 def whole_body(catalog: Catalog, function: Function) -> str | None:
-    """Return the media type of the bodies that a single unnamed argument accepts, None if there is none."""
+    """Return the media type of the body that a single unnamed argument accepts, None if there is none."""
     if len(function.arguments) != 1 or function.arguments[0].name:
         return None
     type_ = catalog.types[function.arguments[0].type]
@@ -234,7 +234,7 @@ def _names(names: Iterable[str]) -> str:
 class RoleFunctions:
     """The functions of a catalog that a role may call.
 
-    They are collected on first use, so that no time is lost for roles that only read tables.
+    The functions are collected on first use, because many roles only read tables.
     """
 
     def __init__(self, catalog: Catalog, role: str, *, anonymous: bool) -> None:

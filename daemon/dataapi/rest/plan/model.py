@@ -1,4 +1,4 @@
-"""Plans as values. They depend on a ``PlanInput`` only, so requests with equal inputs share them."""
+"""Plans of requests. A plan depends only on a ``PlanInput``, so requests with equal inputs share it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dataapi.sql.statement import Compiled
 
 @dataclass(frozen=True, slots=True)
 class ReadResponse:
-    """A response with rows of a table. Every response with rows of the table has these headers."""
+    """A response with rows of a table. ``headers`` are the same for all reads of the table."""
 
     headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResponse:
-    """A response to a write. ``represents`` is whether the body contains the rows.
+    """A response to a write. ``represents`` is true if the body contains the rows.
 
-    ``merges`` is whether inserted rows are counted separately from updated ones.
+    ``merges`` is true if inserted and updated rows are counted separately.
     """
 
     action: Action
@@ -38,7 +38,7 @@ class WriteResponse:
 class CallResponse:
     """A response with the result of a function.
 
-    ``unwrapped`` is whether to remove the brackets of a one-element array.
+    If ``unwrapped`` is true, the brackets of a one-element array are removed.
     """
 
     is_void: bool
@@ -52,7 +52,10 @@ ResponseKind = ReadResponse | WriteResponse | CallResponse
 
 @dataclass(frozen=True, slots=True)
 class FiltersAsArguments:
-    """Parameters of a call that look like filters but are arguments, and the selection as sent."""
+    """The filters that a function call uses as arguments.
+
+    ``names`` are the names of these filters. ``shape`` is the selection including them.
+    """
 
     shape: SelectionShape
     names: Collection[str]
@@ -73,7 +76,7 @@ class FiltersAsArguments:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKeys:
-    """Objects that identify their rows by a key. The keys must be distinct."""
+    """Checks that the objects that identify rows have distinct keys."""
 
     key: tuple[str, ...]
 
@@ -84,7 +87,7 @@ class UniqueKeys:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedRows:
-    """Streamed rows. Their number cannot be limited, because some are sent before others are read."""
+    """Rejects ``max-affected`` for streamed rows, because some rows are sent before others are read."""
 
     def adapt(self, values: Values) -> Values:
         raise not_followed(f"max-affected={values.maximum}")
@@ -94,16 +97,15 @@ AdaptedValues = FiltersAsArguments | UniqueKeys | UnlimitedRows
 
 
 class StatementPlan(NamedTuple):
-    """Statements to run in order, and the kind of response to build from the row of the last one.
+    """Statements to run in order, and the kind of response to build from the last statement's row.
 
-    :ivar statements: the last one returns a ``ResultRow``.
+    :ivar statements: the last statement returns a ``ResultRow``.
     :ivar media: the negotiated media type. If it has ``explain``, the statement's plan is returned.
     :ivar settings: further settings of the transaction, as (name, value).
     :ivar adapted: adapter for the values of a request, None if there is nothing to adapt.
-    :ivar estimated: statement without its page. Its estimated number of rows replaces a total that is None or
-        larger than ``estimated_beyond``.
-    :ivar current: for a conditional write, statement that reads the rows as a GET would. Its ``ResultRow``
-        has the total.
+    :ivar estimated: statement without limit and offset. Its estimated number of rows replaces a total that is
+        None or larger than ``estimated_beyond``.
+    :ivar current: for a conditional write, statement that reads and counts the rows as a GET would.
     """
 
     statements: tuple[Compiled, ...]
@@ -119,7 +121,7 @@ class StatementPlan(NamedTuple):
 
     @property
     def explained(self) -> Compiled:
-        """The statement to explain: the mutation, if another statement reads its rows."""
+        """The statement to explain: the mutation, even if a later statement reads its rows."""
         return self.statements[-2] if len(self.statements) > 1 else self.statements[-1]
 
 

@@ -1,8 +1,8 @@
 """Plans inserts of rows with related rows (``rest-features = nested-inserts``).
 
-A member of an object contains related rows if its name is not that of a column. Relationships have the names
-that ``select`` uses to embed them. Consecutive rows of an array that have the same columns and no related
-rows of their own are one insert, so the plan does not depend on their number.
+A member of an object contains related rows if no column has its name. Relationships have the names that
+``select`` uses to embed them. Consecutive rows of an array are inserted together if they have the same
+columns and no related rows, so the plan does not depend on their number.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def unknown_column(table: Table, name: str) -> ApiError:
 
 
 def with_groups(role: RestRole, request: ApiRequest) -> ApiRequest:
-    """Return a request with the shape and the groups of its rows.
+    """Return the request with its rows divided into groups.
 
     :raises ApiError: A member is not a column or relationship, or the rows exceed a limit. PGRST127 (400) if
         the database is distributed.
@@ -97,10 +97,10 @@ def _has_related(body: NestedBody, table: Table, columns: tuple[str, ...] | None
 
 @dataclass(slots=True)
 class _Level:
-    """All rows at one path of members.
+    """The table of the rows at one path in the body.
 
     :ivar columns: names in the ``columns`` parameter, None if absent.
-    :ivar shared: key columns that show whether two parents are the same row, empty for other rows.
+    :ivar shared: key columns that identify parents shared by several rows, empty if rows are not shared.
     """
 
     table: Table
@@ -111,12 +111,12 @@ class _Level:
 
 
 _Key = tuple[int, tuple[str, ...], str]
-"""OID of a table, columns of its unique key, and their values in JSON."""
+"""OID of a table, columns of a unique key, and the key's values in JSON."""
 
 
 def _key(level: _Level, row: _Row) -> _Key | None:
     values = [row.get(name) for name in level.shared]
-    # In a unique key, NULL differs from NULL.
+    # In a unique key, NULLs are distinct.
     return None if not values or None in values else (level.table.oid, level.shared, encode(values))
 
 
@@ -175,8 +175,8 @@ class _Grouping:
             group = RowGroup(len(self.written), columns, many and not related, tuple(related))
             if len(self.written) == MAX_GROUPS:
                 raise too_much(
-                    f"At most {MAX_GROUPS} rows are allowed, not counting rows of an array that have the"
-                    " same members and no related rows"
+                    f"At most {MAX_GROUPS} rows are allowed. A row without related rows is not counted if it"
+                    " has the same members as the previous row in its array"
                 )
             self.written.append(WrittenRows(run or [row], here, level.table.name))
             groups.append(group)
@@ -185,9 +185,9 @@ class _Grouping:
         return tuple(groups)
 
     def _shared_group(self, key: _Key | None, row: _Row, place: str) -> RowGroup | None:
-        """Return the group of an equal row, None if there is none.
+        """Return the group of an earlier equal row, None if there is none.
 
-        :raises ApiError: PGRST102 (400) if another row has the same key.
+        :raises ApiError: PGRST102 (400) if an earlier row has the same key but differs.
         """
         known = None if key is None else self._shared.get(key)
         if known is None:
@@ -229,14 +229,14 @@ class _Grouping:
 
 @dataclass(frozen=True, slots=True)
 class GroupText:
-    """The columns of a group's rows, as JSON."""
+    """The rows of a group as JSON, with the given columns."""
 
     group: int
     columns: tuple[str, ...]
     many: bool
 
     def bind(self, values: Values) -> str:
-        """Return the text.
+        """Return the JSON text.
 
         :raises ApiError: PGRST102 (400) if a value is nested too deeply.
         """
@@ -310,8 +310,8 @@ class _NestedPlanner:
     def _conflict(self, conflict: OnConflict, columns: tuple[str, ...], *, root: bool) -> OnConflict | None:
         key = conflict.columns
         if root and self._input.conflict is None and not {*key} <= {*columns}:
-            # A primary key that the request does not set is new and does not conflict. The clause would need
-            # further privileges.
+            # A primary key that the request does not set is new and cannot conflict. An ON CONFLICT clause
+            # would require more privileges.
             return None
         if self._skips:
             return OnConflict(key, ())

@@ -62,7 +62,7 @@ def compile_current(role: RestRole, plan_input: PlanInput, table: Table, media: 
 def _compile(
     role: RestRole, table: Table, plan_input: PlanInput, media: Media | None
 ) -> tuple[Compiled, ...]:
-    """Return the statement of a read, and the statement to estimate its rows if the count is estimated.
+    """Return the statement for a read and, for an estimated count, the statement to estimate the rows.
 
     If there is no media type, rows are only counted.
     """
@@ -86,7 +86,7 @@ def _compile(
 
 
 def _streams(role: RestRole, plan_input: PlanInput, media: Media) -> bool:
-    """Whether to stream rows: always for JSON lines, and for CSV if their number is not limited.
+    """Whether to stream rows: always for JSON lines, and for CSV if the number of rows is not limited.
 
     A streamed response cannot have a count, or headers that a pre-request function sets.
     """

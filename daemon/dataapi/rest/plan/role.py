@@ -1,4 +1,4 @@
-"""One role's view of a catalog, and the plans made for it."""
+"""One role's view of a catalog, and the plans cached for the role."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from dataapi.sql.statement import qualified
 PLANS_PER_ROLE = 500
 """Maximum number of cached plans per role."""
 LONGEST_CACHED_INPUT = 8000
-"""Maximum size of an input in characters to cache its plan."""
+"""Size of an input in characters above which its plan is not cached."""
 LONGEST_CACHED_STATEMENTS = 100_000
-"""Maximum size of a plan's statements in characters to cache it."""
+"""Size of a plan's statements in characters above which the plan is not cached."""
 PLAN_CHARACTERS = 4_000_000
 """Maximum total size of the cached statements and inputs of one role in characters."""
 
 
 @dataclass(slots=True)
 class PlanCacheFigures:
-    """Hits and misses of the plan cache, over all catalogs."""
+    """Hits and misses of the plan cache, across all catalogs."""
 
     hits: int = 0
     misses: int = 0
 
 
 class RestRole:
-    """One role's view of a catalog, and the plans made for it."""
+    """One role's view of a catalog, and the plans cached for the role."""
 
     def __init__(self, project: Project, tables: CatalogTables, role: str, figures: PlanCacheFigures) -> None:
         self._anonymous = anonymous = role == project.db_anon_role
@@ -60,8 +60,8 @@ class RestRole:
     def cache(self, plan_input: PlanInput, plan: StatementPlan | StreamPlan) -> StatementPlan | StreamPlan:
         """Cache a plan and return it.
 
-        If the plan is too long to cache, its statements are not prepared, because PostgreSQL would keep them
-        instead of statements that are used again.
+        If the plan is too long to cache, its statements are not prepared, because they would displace
+        prepared statements that are used again.
         """
         self._figures.misses += 1
         size, length = plan_input.size, sum(len(each.statement.text) for each in plan.statements)

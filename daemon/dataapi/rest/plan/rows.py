@@ -1,4 +1,4 @@
-"""Converts a selection to rows of the SQL algebra and their members, for one role."""
+"""Converts a request's selection to SQL algebra: the rows to read and their members, for one role."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from dataapi.sql.outputs import Key, Output, Text, Value
 from dataapi.sql.row_output import Many, One, Record, Spread
 
 MAX_RESOURCES_AND_CONDITIONS = 2500
-"""Maximum number of occurrences of resources and conditions in a statement. Each may occur several times."""
+"""Maximum number of resources and conditions in a statement, counted as often as they occur."""
 
 
 def max_rows(catalog: Catalog, table: Table | None, default: int | None) -> int | None:
@@ -67,7 +67,7 @@ class RowPlanner:
     embedded, PGRST200 and PGRST201 for resources that cannot be embedded, PGRST118, PGRST120, PGRST123, 42703
     and 42704.
 
-    :param written: whether the request writes the rows. ``db-max-rows`` does not limit written rows.
+    :param written: whether the request writes the rows. If so, ``db-max-rows`` does not limit them.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RowPlanner:
         )
 
     def _count(self, resource: Resource) -> None:
-        """Count an occurrence of a resource in the statement. Filters by a resource repeat it."""
+        """Count a resource, its filters and its order terms each time that the statement contains them."""
         self._occurrences += 1 + len(resource.order)
         self._occurrences += sum(1 for tree, _ in resource.filters for _ in leaves(tree))
         if self._occurrences > MAX_RESOURCES_AND_CONDITIONS:
@@ -241,7 +241,7 @@ def record_of(tables: RoleTables, resource: Resource, rows_of: Callable[[Resourc
 
 
 def value_named(tables: RoleTables, resource: Resource, term: Term) -> TypedExpression | None:
-    """Return the value of the member that a term names, None if there is none.
+    """Return the value of the member that an ``order`` term names, None if there is none.
 
     :raises ApiError: 42703 or 42704 (400) for an unknown column or type.
     """
@@ -275,10 +275,10 @@ def _embedded(
 
 
 def _with_count_aggregate(tables: RoleTables, relation: Relation, field: Field) -> Field:
-    """Convert the field ``count`` to an aggregate, unless there is a column of that name.
+    """Convert the field ``count`` to an aggregate, unless a field has that name.
 
-    It works even with ``db-aggregates-enabled = no``, as in PostgREST, where ``count`` is PostgreSQL's
-    ``table.function`` notation.
+    The field works even with ``db-aggregates-enabled = no``, as in PostgREST, where PostgreSQL interprets
+    ``table.count`` as a function call.
     """
     if field.name != "count" or field.path or field.aggregate or has_field(tables, relation, "count"):
         return field
@@ -324,10 +324,10 @@ def _cast(tables: RoleTables, expression: Expression, name: str | None) -> Expre
 
 
 def with_column_names(record: Record, body: Body) -> Record:
-    """Return the record with column names instead of parameters, for a handler that accepts any row type.
+    """Return the record with constant keys, if an aggregate that accepts any row type builds the body.
 
-    Such a handler reads the names from the row type, so aliases become quoted names in the statement. Aliases
-    that PostgreSQL would truncate, or that could be mistaken for generated names, remain parameters.
+    Such an aggregate reads column names from the row type, so aliases become quoted names in the statement.
+    Aliases that PostgreSQL would truncate, or that could be mistaken for generated names, remain parameters.
     """
     if not isinstance(body, HandlerBody) or body.table is not None:
         return record

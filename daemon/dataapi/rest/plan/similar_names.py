@@ -17,24 +17,24 @@ from dataapi.database.sql_text import MAX_IDENTIFIER_BYTES
 MIN_SIMILARITY = 0.75
 """Minimum similarity of a suggested table or function. A lower value would let callers discover names."""
 MIN_KNOWN_SIMILARITY = 0.33
-"""Minimum similarity of a suggestion that callers may know: a relationship or a function's arguments."""
+"""Minimum similarity of a suggested relationship or argument list. Callers may see all of these names."""
 MAX_EDITS = 3
 """Maximum edit distance of a suggested column."""
 LONGEST_TEXT = 200
-"""Maximum length of a text for which similar names are searched."""
+"""Maximum length of a text for which a similar name is suggested."""
 
 _MAX_SCANNED = 4_000_000
 """Maximum number of characters that a search scans. Scanning them takes a few milliseconds."""
 _MAX_MATCHES = 2000
-"""Maximum number of occurrences that a search counts, starting with the rarest pieces of the text."""
+"""Maximum number of matches that a search counts, starting with the text's rarest substrings."""
 _MAX_COMPARED = 100
-"""Maximum number of names to compare with the text. Names that share the most pieces with it come first."""
+"""Maximum number of names to compare with the text, starting with names that share the most substrings."""
 _END = "\0"
 """Separator around names. No name in PostgreSQL contains it."""
 
 
 class NameIndex:
-    """A searchable list of names, joined into one text so that scanning it needs no step per name."""
+    """A searchable list of names. They are joined into one text, because scanning one text is fast."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
@@ -109,7 +109,7 @@ def _most_similar(text: str, names: Iterable[str], minimum: float) -> str | None
 
 
 def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
-    """Return the hint with the most similar column, or two equally similar ones. None if there are more."""
+    """Return a hint with the most similar column, or with two if they are equally similar, else None."""
     if len(name) > MAX_IDENTIFIER_BYTES:
         return None
     maximum, closest = min(MAX_EDITS, len(name) // 2), list[str]()
@@ -126,9 +126,9 @@ def hint_for(relation: str, name: str, columns: Iterable[str]) -> str | None:
 
 
 def distance(one: str, other: str, maximum: int) -> int:
-    """Return the Levenshtein distance, or ``maximum + 1`` if it is larger than the maximum."""
+    """Return the Levenshtein distance of two names, at most ``maximum + 1``."""
     too_far = maximum + 1
-    # The length of the longer text minus the number of common characters is a lower bound of the distance.
+    # The length of the longer text minus the number of common characters is a lower bound for the distance.
     if max(len(one), len(other)) - (Counter(one) & Counter(other)).total() > maximum:
         return too_far
     row = [min(index, too_far) for index in range(len(other) + 1)]

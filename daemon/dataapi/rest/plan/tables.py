@@ -26,7 +26,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The table or function result that rows belong to.
+    """The table or function that returns rows.
 
     :ivar alias: name in errors about its columns, None for ``name``.
     :ivar table: table of the rows, None for a function's own result columns.
@@ -79,8 +79,7 @@ class CatalogTables:
 class RoleTables:
     """The tables of a catalog that one role may use.
 
-    Access to another table raises PostgreSQL's error immediately, and neither hints nor ambiguity errors
-    mention that table.
+    Access to any other table raises PostgreSQL's error, and no hint or ambiguity error mentions that table.
     """
 
     def __init__(self, tables: CatalogTables, role: str, *, anonymous: bool) -> None:
@@ -120,7 +119,7 @@ class RoleTables:
         )
 
     def may_read_whole(self, table: Table) -> bool:
-        """Whether the role may read all columns, including columns added since the catalog was read."""
+        """Whether the role may read all columns, including columns added after the catalog was read."""
         return self._privileges.has_table_privilege(table, "SELECT")
 
     def similar_name(self, schema: str, name: str, *, related: bool = False) -> str | None:
@@ -146,7 +145,7 @@ class RoleTables:
 
 
 class PrivilegeDenied(ApiError):
-    """PostgreSQL's error for a table or function that a role is not allowed to use, according to the catalog.
+    """The error for a table or function that a role may not use according to the catalog, as in PostgreSQL.
 
     A privilege may have been granted since the catalog was read.
     """
@@ -189,7 +188,7 @@ _OWN_NAMES = """
     jsonpath pg_lsn tid xid cid xid8
 """
 _OWN = frozenset(_OWN_NAMES.split())
-"""Built-in types that a value may be cast to by their own name."""
+"""Names of built-in types that a cast may use, in addition to SQL's names."""
 
 
 class Types:
@@ -248,7 +247,7 @@ def known_columns(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = False) -> JsonColumn:
-    """Return the column to write from a JSON member. ``as_text`` is whether JSON values are sent as text.
+    """Return the column to write from a JSON member. ``as_text`` is true if JSON values are sent as text.
 
     :raises ApiError: PGRST204 (400) if the table has no such column.
     """
@@ -260,7 +259,7 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     from_json = catalog.representations.get((JSON, column.type))
     if from_json is not None:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
-    # Domains check values on assignment. As a member's type, a domain would also check missing members.
+    # A domain is checked on assignment. As a member's type, it would also be checked for missing members.
     type_ = catalog.base_type(catalog.types[column.type])
     if pairs := pairs_type(type_):
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)

@@ -48,10 +48,10 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class _RowChange:
-    """The change that a request makes to the rows of its target.
+    """The change that a request makes to rows.
 
     :ivar matched_by: for an update with one object per row, columns that identify the row.
-    :ivar located: key columns whose values the response contains for an inserted row.
+    :ivar located: key columns for the ``Location`` header of an inserted row.
     """
 
     target: _Target
@@ -116,7 +116,7 @@ def _insert(target: _Target) -> _RowChange:
 
 
 def _check_identified(target: _Target, conflict: OnConflict | None) -> None:
-    """Check that the condition of an insert applies to the row that it writes."""
+    """Check that a conditional insert writes exactly the row that its filters select."""
     rows = target.input.rows
     if conflict is None or not conflict.update or rows.many or rows.groups:
         raise unsupported_condition(
@@ -145,8 +145,8 @@ def _conflict(target: _Target) -> OnConflict | None:
 def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
     """Return the clause that updates existing rows and counts them.
 
-    The key columns of existing rows already have their values. They are only set if there is nothing else to
-    set, because PostgreSQL does not return rows that it does not change.
+    The key columns already have their values. They are only set if there is nothing else to set, because
+    PostgreSQL does not return rows that it does not update.
     """
     columns = target.input.rows.columns
     others = tuple([name for name in columns if name not in key])
@@ -154,7 +154,7 @@ def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
 
 
 def _missing(target: _Target) -> MissingMember:
-    """Return the value of missing members. Without ``columns``, all objects have the same members."""
+    """Return the value for missing members. Without ``columns``, no members are missing."""
     chosen = target.input.columns is not None
     default = chosen and target.preferences.missing is Missing.DEFAULT
     return MissingMember.DEFAULT if default else MissingMember.NULL

@@ -2,7 +2,7 @@
 
 A statement about one tenant is sent unchanged to the server with the tenant's rows: see ``tenants``. Other
 statements are split into a query per shard. Citus rejects subqueries over rows that it has gathered from
-shards, so rows related to them are computed on the shards.
+shards, so related rows are computed on the shards.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class _CitusWriter(Writer):
-    """Writer with the SQL of the response body's size, if that can be computed without the body."""
+    """Writer that stores SQL for the size of the response body. If ``size`` is None, the body is measured."""
 
     size: str | None = None
 
@@ -57,8 +57,8 @@ class Citus(Dialect):
     no_limit = " offset 0"
     separate_messages = True
     reads_written_rows = False
-    # Repeats on the workers the response settings that the pre-request function set. The final statement
-    # reads them there.
+    # Copies the response settings of the pre-request function to the workers, where the final statement reads
+    # them.
     after_pre_request = (propagate_settings("response.headers", "response.status"),)
     # By default, Citus shows the plan of only one shard.
     planner_settings = (("citus.explain_all_tasks", "on"),)
@@ -93,7 +93,7 @@ class Citus(Dialect):
         grouped: bool = False,
     ) -> MemberWriter:
         if isinstance(rows, _SingleRow) and not columns:
-            assert rows.table is not None, "a single row of a tenant has a table"
+            assert rows.table is not None, "the single row is read from a table"
             return _SingleRowMembers(writer, source(), rows.table)
         page = super().page(writer, rows, source, many=many, columns=columns, grouped=grouped)
         if not many and not columns and rows.table is not None and rows.table.distributed_by is not None:
@@ -181,15 +181,15 @@ def _values(output: Output) -> list[tuple[Key, Value]] | None:
 
 
 _LONGEST = {16: 5, 20: 20, 21: 6, 23: 11, 26: 10, 700: 16, 701: 26, 1082: 17, 1114: 40, 1184: 48, 2950: 38}
-"""Maximum size of the JSON of a value in bytes, by the OID of its type, for types of bounded size."""
+"""Maximum size of a value's JSON in bytes, by type OID, for types of bounded size."""
 
 
 class _SingleRowMembers(MemberWriter):
     """Writes the JSON of one row without a subquery.
 
-    The remaining time in Citus grows with the length of the statement: for each request, Citus deparses it,
-    and the worker parses and plans it again. So values use the shortest SQL, and the size of the response is
-    computed as the sum of the sizes of its parts.
+    Citus then needs time in proportion to the statement's length: for each request, it deparses the
+    statement, and the worker parses and plans it again. So values use the shortest SQL, and the size of the
+    response is computed as the sum of the sizes of its parts.
     """
 
     def __init__(self, writer: Writer, row: Row, table: Table) -> None:
@@ -259,10 +259,10 @@ class _ShardPage(Row):
 
 
 class _ShardMembers(MemberWriter):
-    """Writes the members of rows from all shards, computing rows related to them on the shards.
+    """Writes the members of rows from all shards. Related rows are computed on the shards.
 
-    :param page: writer of the members that are not related rows.
-    :param source: the same row in the inner query that selects the page.
+    :param page: writer for the page if no related rows are computed on the shards. Its options are used.
+    :param source: the row in the inner query that selects the page.
     """
 
     def __init__(self, page: MemberWriter, source: Row, table: Table) -> None:

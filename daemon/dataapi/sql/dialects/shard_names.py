@@ -12,7 +12,7 @@ _PART = re.compile(r'"((?:[^"]|"")+)_([0-9]{1,19})"')
 
 
 def naming_tables(error: DatabaseError, catalog: Catalog) -> DatabaseError:
-    """Return an error with the names of tables and constraints instead of those of a shard.
+    """Return an error that names tables and constraints instead of shards and their constraints.
 
     Citus appends a shard's number to the names of the shard and its constraints.
     """

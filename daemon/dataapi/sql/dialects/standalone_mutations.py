@@ -1,8 +1,9 @@
 """Mutations of distributed tables for Citus.
 
 Citus plans a mutation fastest if it is the whole statement and ``returning`` contains only columns. For an
-insert in a ``with`` query, it even writes the returned rows to files, which takes several times as long. So a
-PL/pgSQL block runs the mutation as a whole statement and stores its rows in a setting of the transaction.
+insert in a ``with`` query, Citus even writes the returned rows to files, which takes several times as long.
+So a PL/pgSQL block runs the mutation as a whole statement and stores its rows in a setting of the
+transaction.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def mutation_sql(dialect: Dialect, writer: Writer, part: MutationPart) -> Mutati
 
 
 class _WithInserted(Row):
-    """A row with a column that contains whether an upsert inserted it.
+    """A row with a column that is true if an upsert inserted the row.
 
     Upserts are counted in this way because workers cannot count updated rows in a setting.
     """
@@ -156,7 +157,7 @@ def _standalone(mutation: Mutation, row: Row) -> Mutation | None:
 def _is_single(table: Table, where: Condition | None) -> bool:
     """Whether at most one row of one tenant matches.
 
-    Storing many rows would take more time than faster planning saves.
+    Several rows would take longer to store in a setting than the faster planning saves.
     """
     rows = Rows(table, where=where)
     return tenant_in(rows) is not None and at_most_one(rows)

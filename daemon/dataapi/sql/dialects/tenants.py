@@ -1,4 +1,4 @@
-"""A rewrite of the algebra that compares each distributed table with the tenant of the statement.
+"""Rewrites the algebra to compare each distributed table with the statement's tenant.
 
 Citus sends a statement about one tenant unchanged to the server with the tenant's rows if each distributed
 table in it is compared with the same constant.
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 def pinned(value: T, tenant: Compare | None = None) -> T:
-    """Return algebra in which each distributed table is compared with the tenant that is implied for it.
+    """Return the algebra with a tenant condition for each distributed table whose tenant is known.
 
-    :param tenant: comparison that fixes the distribution column of the row in scope.
+    :param tenant: equality of the enclosing row's distribution column and its tenant, None if unknown.
     """
     if isinstance(value, tuple):
         rewritten = tuple([pinned(each, tenant) for each in value])
@@ -39,7 +39,7 @@ def pinned(value: T, tenant: Compare | None = None) -> T:
     scope = tenant_in(value, tenant)
     changed: dict[str, Any] = {}
     for name, part in parts_of(value):
-        # Rows are joined to the enclosing row, but their outputs are in the scope of the rows themselves.
+        # Rows are joined to the enclosing row. Other parts, such as outputs, belong to each of the rows.
         pinned_part = pinned(part, tenant if isinstance(part, Rows) else scope)
         if pinned_part is not part:
             changed[name] = pinned_part
@@ -68,9 +68,11 @@ def _tenant_conditions(
 
 
 def tenant_in(value: object, tenant: Compare | None = None) -> Compare | None:
-    """Return the comparison that fixes the tenant of the row in scope within a part of the algebra.
+    """Return the equality of the distribution column and the tenant for the rows in a part of the algebra.
 
-    :param tenant: comparison that fixes the tenant of the enclosing row.
+    The result is None if the tenant is unknown.
+
+    :param tenant: the equality for the enclosing row. It is returned if the part contains no rows.
     """
     match value:
         case Rows():
