@@ -1,4 +1,4 @@
-"""Packs the Helm chart in a source distribution, reproducibly.
+"""Extracts the Helm chart from a source distribution into a reproducible archive.
 
 python packaging/chart.py SOURCE FOLDER
 """

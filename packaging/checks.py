@@ -1,4 +1,4 @@
-"""Checks the files of a release: ``make release`` runs it at the end.
+"""Checks the files of a release, at the end of ``make release``.
 
     python packaging/checks.py FOLDER
 
@@ -52,11 +52,11 @@ ACCEPTED = frozenset(
 )
 """Licences that require only a notice."""
 REPLACEABLE = {"certifi": "MPL-2.0", "psycopg": "LGPL-3.0-only", "psycopg-binary": "LGPL-3.0-only"}
-"""Accepted licences of libraries that users can replace: unchanged libraries in separate files."""
+"""Licences accepted for libraries in unmodified separate files, so that users can replace them."""
 
 
 def problems(folder: Path) -> Iterator[str]:
-    """Yield the problems of the files in a folder."""
+    """Yield problems with the files in a folder."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for file in files:
         found: list[str] = []
@@ -74,11 +74,11 @@ def problems(folder: Path) -> Iterator[str]:
         f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in files if file.name != SUMS
     ]
     if sums.splitlines() != actual:
-        yield f"{SUMS}: the checksums are not those of the files"
+        yield f"{SUMS}: the checksums do not match the files"
 
 
 def wheel_problems(file: Path) -> Iterator[str]:
-    """Yield the problems of a wheel. It must be installable on any platform."""
+    """Yield problems with a wheel. Wheels must be installable on any platform."""
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
     yield from (f"{name} is a native library" for name in names if NATIVE.search(name))
@@ -86,13 +86,13 @@ def wheel_problems(file: Path) -> Iterator[str]:
     if own.tags != {"py3-none-any"}:
         yield f"the tags are {', '.join(sorted(own.tags))} (expected py3-none-any)"
     if file.name.split("-")[1] != own.version:
-        yield f"the metadata has the version {own.version}"
+        yield f"the metadata contains another version than the file name: {own.version}"
     if not own.texts:
         yield "the licence is missing"
 
 
 def source_problems(file: Path) -> Iterator[str]:
-    """Yield the problems of a source distribution."""
+    """Yield problems with a source distribution."""
     with tarfile.open(file) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     for name in ("PKG-INFO", "LICENSE", "requirements.lock", "packaging/deb.py"):
@@ -101,7 +101,7 @@ def source_problems(file: Path) -> Iterator[str]:
 
 
 def package_problems(file: Path) -> Iterator[str]:
-    """Yield the problems of a Debian package."""
+    """Yield problems with a Debian package."""
     words = ["dpkg-deb", "--field", str(file), "Package", "Version", "Architecture"]
     printed = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     fields = dict(line.split(": ", 1) for line in printed.splitlines())
@@ -118,7 +118,7 @@ def package_problems(file: Path) -> Iterator[str]:
 
 
 def image_problems(file: Path) -> Iterator[str]:
-    """Yield the problems of an image."""
+    """Yield problems with an image."""
     files, configuration = read_image(file)
     installed = distributions({name: text for name, text in files.items() if name.startswith("opt/dataapi/")})
     yield from distribution_problems(installed)
@@ -156,7 +156,7 @@ def is_accepted(name: str, expression: str) -> bool:
 
 
 def sbom_problems(file: Path) -> Iterator[str]:
-    """Yield the problems of a file's SBOM."""
+    """Yield problems with a file's SBOM."""
     path = file.with_name(file.name + SUFFIX)
     if not path.exists():
         yield "the SBOM is missing"

@@ -57,7 +57,7 @@ class Component:
 
     :param licence: SPDX expression, or "" if unknown.
     :param hashes: algorithm and hexadecimal digest of the archive that the component was installed from.
-    :param requires: package URLs of the components that it requires or contains.
+    :param requires: package URLs of the components that this component requires or contains.
     """
 
     purl: str
@@ -72,8 +72,8 @@ class Component:
 class InstalledDistribution:
     """The metadata of an installed Python distribution.
 
-    :param tags: tags of the wheel that it was installed from.
-    :param paths: installed files, relative to the folder of all distributions.
+    :param tags: tags of the wheel that the distribution was installed from.
+    :param paths: installed files, relative to site-packages.
     :param texts: licences and notices.
     :param sboms: SBOMs that the wheel contains (PEP 770).
     """
@@ -174,7 +174,7 @@ def read_environment(site: Path) -> dict[str, bytes]:
 
 
 def _members(stream: IO[bytes]) -> Iterator[tuple[str, bytes | None]]:
-    """Yield path and content of the metadata files in a tar archive. A deleted path has None as content."""
+    """Yield the path and content of each metadata file in a tar archive. None: the path was deleted."""
     with tarfile.open(fileobj=stream, mode="r|*") as archive:
         for entry in archive:
             name = entry.name.removeprefix("./")

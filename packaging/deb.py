@@ -35,7 +35,7 @@ DEFAULT_EMAIL = "packages@dataapi.invalid"
 BUILD_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 """``PATH`` of the build, without the programs of a development environment."""
 TOOLS = {"dpkg-buildpackage": "dpkg-dev", "dh_installsystemd": "debhelper", "dh_installsysusers": "debhelper"}
-"""Programs of the build and the Debian packages that contain them."""
+"""Programs that the build needs, and the Debian packages that contain them."""
 
 
 def missing() -> list[str]:

@@ -32,7 +32,7 @@ COMMON = {
         r" *GNU LESSER GENERAL PUBLIC LICENSE\s.*permanent authorization.*?Library\.", re.DOTALL
     ),
 }
-"""Texts that each Debian system contains in /usr/share/common-licenses."""
+"""Patterns for licences in every Debian system's /usr/share/common-licenses."""
 MIT = """\
 Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
 associated documentation files (the "Software"), to deal in the Software without restriction,
@@ -73,7 +73,7 @@ def _console(notices: str) -> str:
 def _paragraph(library: InstalledDistribution) -> str:
     licence = library.licence.replace(" AND ", " and ").replace(" OR ", " or ")
     if not library.texts and licence != "MIT":
-        raise SystemExit(f"{library.name} has neither a text of its licence nor the licence MIT")
+        raise SystemExit(f"{library.name} contains no licence text, and its licence is not MIT")
     text = "\n\n".join(map(_shortened, library.texts)) or MIT
     author = (
         library.metadata["Author"] or library.metadata["Author-email"] or f"the authors of {library.name}"

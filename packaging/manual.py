@@ -36,7 +36,7 @@ Sections = Mapping[str, Iterable[str]]
 
 
 def write(folder: Path) -> list[Path]:
-    """Write all files below a folder, and return their paths."""
+    """Write the manual pages and shell completions to a folder. Return their paths."""
     commands = dict(parsers(PROGRAM, command_line_parser()))
     for parser in commands.values():
         # Examples get a section of their own, and troff wraps lines, so argparse must do neither.
@@ -125,7 +125,7 @@ def _daemon_sections() -> dict[str, Iterable[str]]:
     ]
     files = [
         (_bold("./dataapi.ini"), "The configuration, as created by dataapi init."),
-        (_bold("/etc/dataapi/dataapi.ini"), "The configuration, unless the current folder contains one."),
+        (_bold("/etc/dataapi/dataapi.ini"), "The configuration if the current folder has no dataapi.ini."),
     ]
     return {
         "DAEMON": [
@@ -206,7 +206,7 @@ def completions(commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, st
         "dataapi.bash": texts["bash"] + BASH,
         "_dataapi": zsh,
         "dataapi.fish": texts["fish"],
-        # shtab writes these options in the varying order of a set.
+        # shtab writes these options in a set's arbitrary order.
         "dataapi.tcsh": texts["tcsh"].replace("'c/-/(h -)/'", "'c/-/(- h)/'"),
     }
 

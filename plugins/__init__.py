@@ -1,4 +1,4 @@
-"""Event catalogues and other plugins: the shipped ones, and those of operators.
+"""Event catalogues and other plugins, shipped or installed by operators.
 
 Every directory ``dataapi/plugins`` on ``sys.path`` that has no ``__init__.py`` is part of this package.
 """

@@ -1,4 +1,4 @@
-"""Publishes notifications of PostgreSQL (NOTIFY) as events: docs/webhooks.md, Events from NOTIFY."""
+"""Publishes PostgreSQL's notifications as events (docs/webhooks.md, Events from NOTIFY)."""
 
 from importlib import import_module
 from types import SimpleNamespace

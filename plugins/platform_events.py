@@ -31,7 +31,7 @@ def _project(
 
 
 def _organization(name: str, description: str, member: str, schema: object, example: object) -> EventType:
-    """Return an event type of organizations that adds one member to the payload."""
+    """Return an event type for organizations. Its payload has one additional member."""
     payload = {"organization_slug": "acme", "project_ref": None, "actor": _ACTOR, member: example}
     return EventType(f"v1.organization.{name}", description, organization_schema({member: schema}), payload)
 
@@ -170,9 +170,9 @@ _TYPES = (
     _invitation("canceled", "An invitation to an organization was canceled."),
     _member("added", "A member joined an organization.", "role"),
     _member("removed", "A member left an organization, or was removed."),
-    _member("role.assigned", "A role was assigned to a member of an organization.", "role"),
-    _member("role.updated", "A role of a member of an organization was changed.", "role"),
-    _member("role.removed", "A role of a member of an organization was removed.", "role"),
+    _member("role.assigned", "A role was assigned to an organization member.", "role"),
+    _member("role.updated", "An organization member's role was changed.", "role"),
+    _member("role.removed", "An organization member's role was removed.", "role"),
     _plan("upgraded", "An organization was upgraded to a larger plan.", "team"),
     _plan("downgraded", "An organization was downgraded to a smaller plan.", "free"),
     _endpoint(

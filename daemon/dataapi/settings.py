@@ -5,7 +5,7 @@ its value, in ``service/configuration/parsers.py``. A field without ``repr`` is 
 be set in the environment, and keys marked ``InDatabase`` in the database.
 
 ``#:`` comments are the documentation, from which ``make reference`` generates ``etc/dataapi.ini`` and
-``docs/reference/configuration.md``. A field without a comment shares the previous one.
+``docs/reference/configuration.md``. A field without a comment shares the previous comment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Deprecated:
     replacement: str = ""
 
     def __str__(self) -> str:
-        """Return a predicate, such as ``deprecated since 0.2.0; use new-key``."""
+        """Return a phrase such as ``deprecated since 0.2.0; use new-key``."""
         remedy = f"use {self.replacement}" if self.replacement else "remove it"
         return f"deprecated since {self.since}; {remedy}"
 
@@ -95,8 +95,8 @@ class Tour:
 class Project:
     """A database with its APIs.
 
-    For several databases, write one section [project:REF] for each, with the project's reference of 20
-    letters as REF. Each has its own hosts, and the host name of a request selects the project.
+    For several databases, write one section [project:REF] for each, with the project's 20-letter reference
+    as REF. Each project has its own hosts, and the host name of a request selects the project.
 
     :ivar app_settings: keys ``app.settings.…`` and their values, for SQL to read.
     :ivar settings_error: why the settings in the database cannot be read. If set, every request fails.
@@ -118,8 +118,7 @@ class Project:
     #: there is no default.
     #: Example: postgresql://authenticator@127.0.0.1/app
     db_uri: DatabaseUri = field(default="", repr=False)
-    #: Host names to serve, without ports. Empty serves every host. This requires that there is only one
-    #: project.
+    #: Host names to serve, without ports. Empty: all hosts, allowed only if there is one project.
     hosts: Annotated[Names, "hosts"] = ()
     #: Connection string of replicas that serve reads. They are tried in order, or at random with
     #: load_balance_hosts=random; docs/guides/scaling.md lists the reads that may use them.
@@ -137,13 +136,13 @@ class Project:
     #: Role of callers that are not signed in. Empty: every caller needs a token that names a role. Requests
     #: never run as the login role of db-uri or as a superuser.
     db_anon_role: InDatabase[str] = "anon"
-    #: Number of connections that each worker process holds.
+    #: Maximum number of database connections in each worker process.
     db_pool: Positive = 10
-    #: Maximum time for which a request waits for a connection, in seconds. After that, it fails with 504.
+    #: Seconds that a request waits for a connection before it fails with 504.
     db_pool_acquisition_timeout: Seconds = 10.0
-    #: Seconds after which an idle connection is closed, and seconds after which a connection is replaced. 0
-    #: or empty: never. One connection always stays open, and connections in use are not closed. The
-    #: connections of webhooks use the values of the first project.
+    #: Seconds after which an idle connection is closed, and seconds after which any connection is replaced. 0
+    #: or empty: never. One connection always stays open, and connections in use are not closed. Webhook
+    #: connections use the values of the first project.
     db_pool_max_idletime: TimeLimit = 30.0
     db_pool_max_lifetime: TimeLimit = 1800.0
     #: Maximum number of rows that REST returns for a request, and that a GraphQL page contains unless a
@@ -153,10 +152,10 @@ class Project:
     db_max_rows: InDatabase[Positive | None] = None
     #: Whether settings in the database are read. They override this file: alter role authenticator set
     #: pgrst.db_schemas = 'api'. docs/guides/from-postgrest.md lists them. The default is no, unlike
-    #: PostgREST's, because everyone who may alter the login role could change who is admitted, and every
+    #: PostgREST's, because everyone who may alter the login role could change who has access, and every
     #: role can read these settings.
     db_config: bool = False
-    #: Function in the database that makes settings with calls such as set_config('pgrst.db_schemas', 'api',
+    #: Database function that changes settings with calls such as set_config('pgrst.db_schemas', 'api',
     #: true). It is called if db-config = yes. Settings of the login role take precedence.
     #: Example: api.config
     db_pre_config: InDatabase[str | None] = None
@@ -171,8 +170,8 @@ class Project:
     #: to also prepare them behind other poolers in session mode. Behind a pooler in transaction mode that
     #: does not support prepared statements, yes cannot work, and /ready fails.
     db_prepared_statements: InDatabase[Automatic] = None
-    #: Whether short statements share connections. With auto, a statement shares connections after it has
-    #: proved to be short; see docs/guides/tuning.md. always does not wait for that, and is meant for tests.
+    #: Whether short statements share connections. auto: a statement shares connections after several short
+    #: runs; see docs/guides/tuning.md. always: from the first run, for tests.
     db_lane: Literal["auto", "always", "off"] = "auto"
     #: NOTIFY channel that reloads the schema ('reload schema') and the configuration ('reload config'). The
     #: daemon also listens on the channel dataapi, for the event trigger of "dataapi init".
@@ -184,15 +183,15 @@ class Project:
     #: Maximum duration of a caller's statement, in seconds. 0 or empty: no limit. A statement_timeout of the
     #: role, of the called function (see db-hoisted-tx-settings), of the login role or of the database takes
     #: precedence, as does a shorter one in postgresql.conf. In streamed responses, the limit applies to each
-    #: part. It does not apply to webhooks and migrations.
+    #: part. The limit does not apply to webhooks and migrations.
     db_statement_timeout: TimeLimit = 30.0
     #: Maximum duration of a request after it was received, in seconds: waiting for a connection, the
     #: statement and the response. A request that takes longer is cancelled and fails with 504. In streamed
     #: responses, the limit applies to each part, and a slower response is cut off.
     request_timeout: Seconds = 60.0
     #: How the transaction of a request ends: commit, rollback, commit-allow-override or
-    #: rollback-allow-override. With the latter two, the Prefer header may override it (tx=commit or
-    #: tx=rollback).
+    #: rollback-allow-override. With the latter two, tx=commit or tx=rollback in the Prefer header takes
+    #: precedence.
     db_tx_end: InDatabase[Annotated[TransactionEnd, "transaction_end"]] = TransactionEnd.COMMIT
     #: Settings of a called function ("create function ... set statement_timeout = ...") that apply to its
     #: whole transaction instead of the function alone.
@@ -213,7 +212,7 @@ class Project:
     jwt_secret: InDatabase[Annotated[str, "jwt_secret"] | None] = field(default=None, repr=False)
     #: Whether jwt-secret is base64 or base64url encoded.
     jwt_secret_is_base64: InDatabase[bool] = False
-    #: Audience that tokens must contain if they contain any. Empty accepts all audiences.
+    #: If a token contains audiences (aud), one of them must be this one. Empty: any audience.
     #: Example: authenticated
     jwt_aud: InDatabase[str | None] = None
     #: Path of the role in the claims of a token, such as .app_metadata.role or
@@ -243,19 +242,19 @@ class Project:
     #: Optional features of REST: nested-inserts (POST accepts related rows as members of a row).
     rest_features: Annotated[frozenset[str], "rest_features"] = frozenset()
     #: Limits of a GraphQL document: nesting of fields, number of aliases, number of tokens, and number of
-    #: rows that an operation could return according to its page sizes. For each table, the count is at most
-    #: 1000 more than twice PostgreSQL's estimate of its rows.
+    #: rows that an operation could return according to its page sizes. A table counts for at most 1000 rows
+    #: plus twice its number of rows as estimated by PostgreSQL.
     graphql_max_depth: Positive = 50
     graphql_max_aliases: Positive = 1_000
     graphql_max_tokens: Positive = 20_000
     graphql_max_cost: Positive = 5_000_000
     #: Folder of persisted documents. Requests may contain a documentId instead of a query. The folder
     #: contains files NAME.graphql, whose id is NAME, and JSON manifests {"id": "text"} as Relay, Apollo and
-    #: urql tools write them. The SHA-256 of a text is also an id, with or without the prefix sha256:.
-    #: The folder is read at start and at reload.
+    #: urql tools write them. The SHA-256 of a document is also an id, with or without the prefix sha256:.
+    #: The folder is read at startup and on reload.
     #: Example: /etc/dataapi/documents
     graphql_documents: Annotated[Path, "folder"] | None = None
-    #: Whether only documents in that folder may run. Requests may send their ids or their texts.
+    #: Whether only the documents in graphql-documents may run. Requests may send their ids or texts.
     graphql_documents_only: bool = False
     #: Rules for GraphQL documents. compatible accepts what other servers with this schema accept: a variable
     #: is checked by its value where it is used, regardless of its declared type; strings may stand for enum
@@ -267,7 +266,7 @@ class Project:
     graphql_non_null_relationships: bool = False
     #: Optional GraphQL features of every table: upsert, relationFilters, relationOrder, nestedInserts,
     #: groupBy, jsonFilters, fullText, subscriptions. A table's directive, @graphql({"upsert": {"enabled":
-    #: true}}), adds others.
+    #: true}}), enables others.
     graphql_features: Annotated[frozenset[str], "features"] = frozenset()
     #: Seconds between checks for changes in the database, after which live queries (docs/live.md) run again.
     #: There are no checks while there are no live queries. 0 turns live queries and WebSockets off.
@@ -275,20 +274,20 @@ class Project:
     #: Number of live queries that run at the same time, each on a connection in addition to db-pool.
     live_connections: Positive = 2
     #: Maximum number of live queries and WebSockets of a caller in each process. A caller is identified by
-    #: its role and the claim sub of its token or, without sub, its address.
+    #: its role and the sub claim of its token or, if there is no sub, its address.
     live_subscriptions_per_caller: Positive = 100
     #: Request headers that the statements of live queries cannot read, such as x-forwarded-for or sec-*.
-    #: Requests that differ only in these headers share one run.
+    #: Requests that differ only in these headers share a result.
     live_ignored_headers: Annotated[Names, "header_names"] = (
         *("accept-encoding", "accept-language", "baggage", "cache-control", "connection", "dnt"),
         *("keep-alive", "last-event-id", "pragma", "priority", "sec-*", "te", "traceparent"),
         *("tracestate", "user-agent", "x-request-id"),
     )
-    #: Statements of callers to log, with $1 ... for values and the request's id: no, errors (failed
+    #: Callers' statements to log, with $1 ... for values and the request's id: no, errors (failed
     #: statements), slow (failed, or taking log-query-threshold seconds or longer) or all.
     log_query: Literal["no", "errors", "slow", "all"] = "no"
     log_query_threshold: Seconds = 0.5
-    #: Whether statements of callers begin with a sqlcommenter comment (application, request_id, route and
+    #: Whether callers' statements begin with a sqlcommenter comment (application, request_id, route and
     #: traceparent) for pg_stat_activity and PostgreSQL's log. Such statements are not prepared.
     sql_comments: bool = False
     #: Detail of error responses: verbose, or minimal (without details and hint).
@@ -299,23 +298,24 @@ class Project:
     #: Example: X-Request-Id
     server_trace_header: InDatabase[Annotated[str, "header_name"] | None] = None
     #: Origins whose scripts may call the APIs and open WebSockets from a browser, such as
-    #: https://app.example.org. Empty allows every origin.
+    #: https://app.example.org. Empty: all origins.
     server_cors_allowed_origins: InDatabase[Origins] = ()
-    #: URLs of the OAuth authorization servers whose tokens jwt-secret verifies. Agents find them through the
-    #: metadata of /mcp and sign their users in there. Empty: agents are configured with a key or a token.
+    #: URLs of the OAuth authorization servers whose tokens jwt-secret verifies. Agents find the servers
+    #: through the metadata of /mcp, and sign their users in there. Empty: agents are configured with a key or
+    #: a token.
     #: Example: https://auth.example.org/realms/app
     mcp_authorization_servers: Annotated[Names, "web_addresses"] = ()
     #: Maximum size of a request body in bytes. GraphQL and /mcp accept at most 1 MiB.
     max_body: Positive = 10_485_760
     #: Maximum size of a REST response in bytes. Larger responses fail unless they are streamed. A line of
-    #: streamed NDJSON or CSV can have at most a tenth of this size.
+    #: streamed NDJSON or CSV can be at most a tenth of this size.
     max_answer: Positive = 104_857_600
     #: Settings for SQL to read, with names of your choice: current_setting('app.settings.name', true). They
     #: are sent with every statement. In the environment: DATAAPI_PROJECT_APP_SETTINGS_NAME.
     #: Example: value
     app_settings: Annotated[tuple[tuple[str, str], ...], "setting_value"] = field(default=(), repr=False)
-    #: Who may open the console at /console: yes (everyone), no (no one), or local (requests from a loopback
-    #: address to a loopback name that did not pass a proxy).
+    #: Who may open the console at /console: yes (everyone), no (no one), or local (requests without a
+    #: proxy, from a loopback address to a loopback name).
     console: Literal["yes", "no", "local"] = "local"
     settings_error: str | None = None
     tour: Tour | None = None
@@ -334,52 +334,52 @@ class Webhooks:
     """Signed notifications of events.
 
     This section turns webhooks on, even if it is empty. A key of this section in the environment does the
-    same. Webhooks need the schema "webhooks". "dataapi migrate" creates it, as does the daemon at start if
-    its role has the privilege. Without the schema the APIs work, and /ready reports what webhooks lack.
+    same. Webhooks need the schema "webhooks". "dataapi migrate" creates it, as does the daemon at startup if
+    its role has the privilege. Without the schema the APIs work, and /ready reports the problem.
     """
 
-    #: Connection string of the database that stores endpoints, events and deliveries. Empty: that of the
-    #: first project. Events are delivered immediately if this is PostgreSQL itself or a pooler in session
-    #: mode, and otherwise within a second.
+    #: Connection string of the database that stores endpoints, events and deliveries. Empty: the
+    #: database of the first project. Events are delivered immediately if this is PostgreSQL itself or a
+    #: pooler in session mode, and otherwise within a second.
     #: Example: postgresql://webhooks@127.0.0.1/webhooks
     db_uri: DatabaseUri | None = field(default=None, repr=False)
     #: Keys that encrypt signing secrets and custom headers in the database: 32 bytes in base64 each;
     #: "dataapi keys" creates one. Endpoints cannot be created without a key. The first key encrypts, and all
-    #: of them decrypt. To change the key, insert the new one at the beginning, run "dataapi secrets
+    #: keys decrypt. To change the key, insert the new one at the beginning, run "dataapi secrets
     #: reseal", and remove the old one.
     #: Example: @/etc/dataapi/encryption-key
     encryption_key: Annotated[Names, "encryption_keys"] = field(default=(), repr=False)
     #: Seconds to wait before attempts 2, 3, 4, ... of a delivery, counted from the end of the previous
     #: attempt.
     retry_waits: Annotated[tuple[float, ...], "waits"] = (10.0, 30.0, 90.0, 270.0)
-    #: Seconds to wait for the response of a receiver.
+    #: Seconds to wait for a receiver's response.
     timeout: Seconds = 20.0
     #: Days for which deliveries are listed and can be retried.
     retention_days: Positive = 14
     #: Maximum number of concurrent attempts in each process: in total, and to one host. An endpoint starts
-    #: with one concurrent attempt. Each response adds one, and each timeout halves the number. Together,
-    #: endpoints whose last attempt took a quarter of timeout or more use at most half of concurrency, and a
-    #: quarter of concurrency-per-host for each host. No organization can use all of concurrency or
-    #: concurrency-per-host.
+    #: with one concurrent attempt. Each response adds one, and each timeout halves the number. An endpoint
+    #: is slow if its last attempt took a quarter of timeout or longer. Slow endpoints together use at most
+    #: half of concurrency and, at each host, a quarter of concurrency-per-host. No organization can use all
+    #: of concurrency or concurrency-per-host.
     concurrency: Positive = 256
     concurrency_per_host: Positive = 16
-    #: Networks that are exempt from the rule that receivers have public addresses, such as 10.1.0.0/16. The
-    #: URL of a receiver in these networks may contain an address instead of a name.
+    #: Networks that are exempt from the rule that receivers must have public addresses, such as 10.1.0.0/16.
+    #: The URL of a receiver in these networks may contain an address instead of a name.
     allow_addresses: Networks = ()
     #: Whether receivers must have https URLs.
     require_https: bool = False
-    #: Event types for changes of rows (webhooks.watch), such as v1.shop.order. "dataapi webhooks types add"
-    #: adds others while daemons run.
+    #: Event types for row changes (webhooks.watch), such as v1.shop.order. "dataapi webhooks types add"
+    #: adds types while daemons run.
     row_change_types: Annotated[Names, "event_types"] = ()
     #: Days of failed attempts after which an endpoint is disabled. 0: never. Its owner can enable it again.
     disable_after: Count = 5
-    #: HTTP proxy for deliveries (CONNECT), such as http://user:password@proxy.example.org:3128. The address
-    #: rules apply first, and the proxy connects to a checked address.
+    #: HTTP proxy for deliveries (CONNECT), such as http://user:password@proxy.example.org:3128. The
+    #: receiver's address is checked first, and the proxy connects to the checked address.
     delivery_proxy: Annotated[str, "proxy"] | None = field(default=None, repr=False)
     #: Local addresses from which deliveries are sent: one IPv4 address, one IPv6 address, or both. Receivers
     #: without an address of the same IP version cannot be reached.
     bind_address: Annotated[Names, "bind_addresses"] = ()
-    #: Number of organizations with metrics of their own: the busiest ones. The others share one label.
+    #: Maximum number of organizations with separate metrics: the busiest ones. The others share one label.
     metrics_organizations: Count = 0
     #: Origins whose pages may show the customer portal (/portal) in a frame, such as
     #: https://app.example.org. Empty: none.
@@ -399,19 +399,19 @@ class NotifyChannel:
     """
 
     section: str = "notify"
-    #: Connection string of the database. It must not be a pooler in transaction mode. Empty: that of the
-    #: first project.
+    #: Connection string of the database. It must not be a pooler in transaction mode. Empty: the
+    #: database of the first project.
     #: Example: postgresql://listener@127.0.0.1/shop
     db_uri: DatabaseUri = field(default="", repr=False)
     #: Channel, as in pg_notify('orders', '{"total": 12}'). Required.
     #: Example: orders
     channel: Annotated[str, "notify_channel"] = ""
-    #: Type of the events. If no catalogue has the type, it is declared, and its payload may have any members.
-    #: Required.
+    #: Type of the events. If no catalogue contains the type, it is added, and its payload may have any
+    #: members. Required.
     #: Example: v1.shop.order
     event_type: Annotated[str, "event_type"] = ""
     #: Organization of the events: its slug, or the member of the payload that contains the slug. One of the
-    #: two is required.
+    #: two keys is required.
     #: Example: acme
     organization: Annotated[str, "slug"] | None = None
     organization_member: str | None = None
@@ -436,8 +436,7 @@ class Settings:
     #: Addresses of the APIs: Twisted endpoint strings, one per line (tcp, tcp6, ssl, unix, systemd). Under
     #: systemd socket activation: systemd:domain=INET:name=http
     listen: Annotated[Names, "some_endpoints"] = ("tcp:8000:interface=127.0.0.1",)
-    #: Addresses of /live, /ready, /metrics, /schema_cache and /reload. They must not be public. Empty turns
-    #: them off.
+    #: Addresses of /live, /ready, /metrics, /schema_cache and /reload. They must not be public. Empty: none.
     admin_listen: Annotated[Names, "endpoints"] = ("tcp:8001:interface=127.0.0.1",)
     #: Whether another process may listen on the same TCP ports (SO_REUSEPORT), such as a new daemon that
     #: starts before the old one ends. Its admin-listen must differ.
@@ -445,21 +444,22 @@ class Settings:
     #: Number of processes that share the listening sockets; auto is one per core.
     workers: Annotated[int, "workers"] = 1
     #: Seconds after SIGTERM during which the daemon still handles requests, while /ready returns 503 and
-    #: every response closes its connection. Proxies can redirect requests in this time
+    #: every response closes its connection. Proxies can redirect requests during this time
     #: (docs/guides/scaling.md, Many daemons). TimeoutStopSec of the systemd unit must be 40 seconds longer.
     shutdown_delay: Count = 0
     #: Projects that must be ready for /ready to return 200: any (one is enough, so that the loss of one
-    #: project's database does not take the others offline) or all. /ready?project=REF checks one.
+    #: project's database does not take the others offline) or all. /ready?project=REF checks one project.
     ready_requires: Literal["any", "all"] = "any"
-    #: Maximum number of client connections in each process. A further one replaces the oldest connection
-    #: without a complete request; if there is none, its request fails with 503.
+    #: Maximum number of client connections in each process. At the limit, a new connection replaces
+    #: the oldest connection that is idle or has not sent a complete request. If there is none, the new
+    #: connection's request fails with 503.
     max_connections: Positive = 1000
     #: Maximum number of client connections from one address. Empty: half of max-connections.
     max_connections_per_address: Positive | None = None
     #: Addresses and networks of the proxies in front of the daemon, such as 10.1.2.3, 10.2.0.0/16. The
-    #: client's address, for every limit and log line, is the last one in X-Forwarded-For that is not one of
-    #: them. X-Forwarded-For from other addresses is ignored. max-connections-per-address does not apply to
-    #: these proxies. Unix sockets are always trusted. Empty trusts no address.
+    #: client's address, for every limit and log line, is the last address in X-Forwarded-For that is not in
+    #: this list. X-Forwarded-For from other addresses is ignored. max-connections-per-address does not apply
+    #: to these proxies. Unix sockets are always trusted. Empty: no address is trusted.
     trusted_proxies: Networks = ("127.0.0.0/8", "::1")
     #: Seconds after which an idle connection is closed. It must exceed the time for which the proxy or load
     #: balancer in front of the daemon keeps idle connections open (60 seconds for most). Otherwise the proxy
@@ -477,10 +477,10 @@ class Settings:
     #: Requests to log: crit (none), error (responses with 5xx), warn (also 4xx and errors in GraphQL
     #: responses), info or debug (all).
     log_level: Literal["crit", "error", "warn", "info", "debug"] = "error"
-    #: Whether log lines contain the claim sub of the token. It may be personal data.
+    #: Whether log lines contain the token's sub claim. It may be personal data.
     log_subject: bool = False
     #: Whether agents may use the database through the Model Context Protocol at /mcp (docs/mcp.md), each with
-    #: the rights of its caller.
+    #: the privileges of its caller.
     mcp: bool = False
     #: Whether agents may write: the tools insert_rows, update_rows and delete_rows exist, and functions may
     #: write. If not, every transaction of an agent is read-only.

@@ -33,7 +33,7 @@ class Options(usage.Options):
         "Serves a PostgreSQL database as GraphQL and REST APIs. "
         "SIGHUP, SIGUSR1 and SIGUSR2 reload the configuration and the database's catalog. "
         "SIGTERM finishes the requests in flight and exits; a second SIGTERM exits immediately. "
-        "--embedded takes an optional folder."
+        "--embedded accepts an optional folder."
     )
     optFlags = (  # noqa: N815 - usage.Options
         ["demo", None, "Run with an embedded PostgreSQL, a sample schema and new keys, and print them."],
@@ -118,7 +118,7 @@ def _with_embedded_value(words: Sequence[str]) -> list[str]:
 
 
 def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd looks for
-    """Create the root service. If the configuration is invalid, print all mistakes and exit with 78."""
+    """Create the root service. If the configuration is invalid, print all errors and exit with 78."""
     # Nearly everything that is imported now is long-lived. ``RootService`` enables garbage collection again.
     gc.disable()
     from twisted.internet import reactor  # noqa: PLC0415 - twistd may install another one before this runs
@@ -142,7 +142,7 @@ def makeService(options: Options) -> IService:  # noqa: N802 - the name twistd l
 
 
 def _log_writer(twistd: Mapping[str, Any]) -> tuple[Callable[[str], object], bool]:
-    """Return a function that writes to the log of twistd, and whether it is systemd's journal.
+    """Return a function that writes to twistd's log, and whether the log is systemd's journal.
 
     The log is standard output, or the file of ``--logfile``.
     """

@@ -99,7 +99,7 @@ class ServedDatabase:
 def served(
     uri: str, sections: Mapping[str, Mapping[str, str]] | None = None, *, within: float = 60.0
 ) -> Iterator[ServedDatabase]:
-    """Run a daemon for a database in a process of its own, with new keys, on free ports.
+    """Run a daemon for a database in a separate process, with new keys and free ports.
 
     :param uri: connection string of the login role, ``db-uri``.
     :param sections: configuration keys by section, such as ``{"project": {"db-schemas": "api"}}``.
@@ -170,7 +170,7 @@ def configuration(uri: str, port: int, admin_port: int, sections: Mapping[str, M
 
 
 def daemon_environment() -> dict[str, str]:
-    """Return the environment of this process without settings of daemons."""
+    """Return the environment of this process without variables that configure daemons."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -179,7 +179,7 @@ def daemon_environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return an unused port of 127.0.0.1; each call returns a different one.
+    """Return an unused port on 127.0.0.1; each call returns a different port.
 
     :raises OSError: if there is none.
     """
@@ -209,10 +209,10 @@ def _is_ready(admin_port: int) -> bool:
 
 
 def check_catalogues(*catalogues: IEventCatalogue) -> Catalogue:
-    """Validate event catalogues, and return their event types together with the shipped ones.
+    """Validate event catalogues, and return their event types together with the bundled ones.
 
     The daemon checks that schemas are valid, that they accept the examples, and that older versions to render
-    exist. This function also renders each example, and validates the result in the older version.
+    exist. This function also converts each example to the older versions, and validates the results.
 
     :raises zope.interface.Invalid: a catalogue does not provide ``IEventCatalogue``.
     :raises BadEventType: a type is invalid. The daemon would ignore the whole catalogue.

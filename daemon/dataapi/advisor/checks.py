@@ -1,7 +1,7 @@
-"""The checks of the advisor, their query and their findings. Each check has an SQL file named after it.
+"""The advisor's checks, their query and their findings. Each check has an SQL file named after it.
 
-``reach.sql`` describes the parameter, and the common table expressions that the checks share. Each check
-returns ``object``, ``why`` and ``fix``. ``directive-without-effect.sql`` also returns ``comment``, for
+``reach.sql`` documents the query's parameter and defines the common table expressions of all checks. Each
+check returns ``object``, ``why`` and ``fix``. ``directive-without-effect.sql`` also returns ``comment``, for
 ``directives``.
 """
 
@@ -31,7 +31,7 @@ CHECKS = {
     "sequence-near-end": (DATA, "Sequence near its end"),
     "unlogged-table": (DATA, "Unlogged table"),
     "policy-calls-function-per-row": (SPEED, "Policy that calls a function for each row"),
-    "policy-column-without-index": (SPEED, "Column of a policy without an index"),
+    "policy-column-without-index": (SPEED, "Unindexed column in a policy"),
     "foreign-key-without-index": (SPEED, "Foreign key without an index"),
     "several-permissive-policies": (SPEED, "Several permissive policies for one command"),
     "duplicate-index": (SPEED, "Duplicate index"),
@@ -57,8 +57,8 @@ class SchemaFinding:
 
     :ivar check: name of the check, a key of ``CHECKS``.
     :ivar object: the object, such as ``table public.note``.
-    :ivar why: what is wrong with it, without a period.
-    :ivar fix: SQL that removes the finding.
+    :ivar why: what is wrong with the object, without a period.
+    :ivar fix: SQL that fixes the problem.
     """
 
     check: str
@@ -82,7 +82,7 @@ class SchemaFinding:
 
 @cache
 def query() -> str:
-    """Return the query of all checks. A row contains the name of a check and a finding as a JSON object."""
+    """Return the query that runs all checks. A row contains a check's name and a finding as a JSON object."""
     folder = files("dataapi.advisor")
     reach = folder.joinpath("reach.sql").read_text(encoding="utf-8")
     parts = [

@@ -1,5 +1,6 @@
--- SECURITY DEFINER functions without a search_path setting, whose names the caller's search path resolves: functions that
--- callers may run, and trigger functions of accessible tables. Names in a standard SQL body are resolved at creation.
+-- SECURITY DEFINER functions without a search_path setting, so that names in their bodies are resolved with the caller's
+-- search path. Only functions that callers may run, and trigger functions of accessible tables. Names in a standard SQL
+-- body are resolved at creation.
 select
     format('function %s', p.oid::regprocedure) as object,
     format('it runs as %s with the search path of the caller', pg_get_userbyid(p.proowner)) as why,

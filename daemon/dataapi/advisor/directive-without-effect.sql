@@ -43,5 +43,5 @@ select
         else d.type end, d.identity) as fix,
     d.description as comment
 from described d
--- Exposed tables can have columns of enums of other schemas.
+-- Columns of exposed tables can have enum types from other schemas.
 where d.schema in (select oid from exposed) or d.place ~ '^(schema|enum) '

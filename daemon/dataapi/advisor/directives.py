@@ -40,7 +40,7 @@ def idle_directives(
     for problem in catalog.problems:
         if not problem.clash:
             problems.setdefault(problem.place, []).append(problem.message)
-    # Foreign keys that a directive declares are relationships of REST, too.
+    # Foreign keys that a directive declares are also relationships in REST.
     related = {key.table for key in catalog.foreign_keys if key.declared}
     keyless = {
         describe_object(table)

@@ -1,5 +1,5 @@
--- Indexes that another index of the same table can replace. If one of two equal indexes belongs to a constraint or is
--- unique, the other one is reported.
+-- Indexes that another index on the same table can replace. If one of two duplicate indexes belongs to a constraint or
+-- is unique, the other one is reported.
 with index as (
     select i.*, x.relname, x.relam, r.name as table_name, r.nspname, k.oid as key, k.conname,
            exists (

@@ -1,5 +1,5 @@
--- Permissive policies whose condition is always true, for a command that a caller may use. Policies that a restrictive
--- policy for the same command and caller limits are excluded.
+-- Permissive policies whose condition is always true, for a command that a caller may use. A policy is excluded if a
+-- restrictive policy applies to the same command and the same caller.
 select
     p.object,
     format('it lets %s', string_agg(distinct format('%s %s any row', g.rolname, g.name), '; ')) as why,

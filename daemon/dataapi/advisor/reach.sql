@@ -15,10 +15,10 @@ role as materialized (
     select r.oid, r.rolname, r.rolbypassrls, r.rolname = (input.value ->> 'anon') is true as anonymous
     from pg_roles r
     cross join input
-    -- A login role that is a superuser could also become PostgreSQL's own roles.
+    -- A login role that is a superuser could also switch to PostgreSQL's own roles.
     where not r.rolsuper and r.rolname !~ '^pg_' and r.rolname in (select json_array_elements_text(input.value -> 'roles'))
 ),
--- Roles whose access row level security can limit.
+-- Roles that are subject to row level security.
 caller as materialized (select * from role where not rolbypassrls),
 own as materialized (select classid, objid from pg_depend where deptype = 'e'),
 relation as materialized (
@@ -97,8 +97,8 @@ condition as materialized (
                       limit 1
                   ) is not true
             ) as calls,
-            -- Operators that compare a column outside of subqueries with a value that is the same for all rows, and the
-            -- numbers of the columns, in the order of the condition.
+            -- Comparisons, outside subqueries, of a column with a value that is the same for all rows: operator and
+            -- column number, in the order of the condition.
             array(
                 select array[substring(o.text, ':opno (\d+)')::bigint, min(substring(v.text, ':varattno (\d+)')::bigint)]
                 from node o

@@ -94,7 +94,7 @@ class Authenticator:
     def caller_of(self, request: Request, *, may_refresh: bool = False) -> Caller:
         """Return the caller of a request, using only known keys.
 
-        :param may_refresh: whether to raise ``UnknownKey`` for an API key that an unknown key signed.
+        :param may_refresh: whether to raise ``UnknownKey`` for an API key signed with an unknown key.
         :raises GatewayError: 401 if the API key is missing or invalid, or if a browser sent a secret key.
         :raises TokenError: the bearer token is invalid, or anonymous access is disabled.
         """

@@ -29,14 +29,14 @@ _CRYPTO_FAILED = "JWT cryptographic operation failed"
 
 
 class UnknownKey(TokenError):
-    """Raised when no known key can have signed the token. A recently published key may have signed it."""
+    """Raised when no known key can have signed the token. The signing key may be newly published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
     """A token with a valid signature and valid claims, and its period of validity in Unix seconds.
 
-    ``has_role`` is whether the role comes from the token, and not from ``db-anon-role``.
+    ``has_role`` is true if the role comes from the token, and not from ``db-anon-role``.
     """
 
     caller: Caller
@@ -122,7 +122,7 @@ class Verifier:
 
 
 def expiry(claims: str) -> float:
-    """Return when a token with these claims (JSON text) expires, in Unix seconds (infinity for never)."""
+    """Return the expiry of a token with these claims (JSON text), in Unix seconds. Infinity means never."""
     timestamp = json.loads(claims).get("exp")
     return float("inf") if timestamp is None else float(min(timestamp, 2**62)) + SKEW
 
@@ -141,7 +141,7 @@ def _challenge(message: str) -> tuple[tuple[str, str], ...]:
 
 
 def _decode_base64url(part: str) -> bytes:
-    # b64decode accepts a mixture of both alphabets, so one token would have several spellings.
+    # b64decode accepts base64 mixed with base64url, so one token would have several spellings.
     text = part.encode("ascii")
     if b"+" in text or b"/" in text or b"=" in text:
         raise binascii.Error("not base64url")

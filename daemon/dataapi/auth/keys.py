@@ -1,7 +1,7 @@
 """Keys of ``jwt-secret`` (a secret, a JWK, a JWKS, or the URL of a JWKS), and the project's own API keys.
 
-The type of a key limits the algorithms that it verifies, regardless of the token: HMAC for secrets,
-RSA for RSA keys, and never ``none``.
+A key's type limits its algorithms, regardless of the token: HMAC for secrets, RSA for RSA keys, and never
+``none``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MIN_SECRET_BYTES = 32
 class VerifyingKey:
     """A key that verifies signatures.
 
-    ``any_kid`` is whether it also verifies tokens with another key ID. True for a plain secret.
+    ``any_kid`` is true if the key also verifies tokens with another key ID, like a plain secret.
     """
 
     material: Any = field(repr=False)

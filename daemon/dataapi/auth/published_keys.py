@@ -30,7 +30,7 @@ from dataapi.http.outgoing_tls import OutgoingTls
 _log = Logger(namespace="dataapi.auth")
 
 MIN_REFRESH_INTERVAL = 30.0
-"""Minimum interval between refreshes because of unknown keys, in seconds."""
+"""Minimum interval between refreshes for unknown keys, in seconds."""
 MAX_BODY_BYTES = 262_144
 """Maximum size of a response body, in bytes."""
 TIME_LIMIT = 10.0

@@ -4,10 +4,10 @@ A path that begins with ``$`` is a JSONPath query (RFC 9535), as in PostgREST 16
 ``$..roles[?search(@, '^db_')]``. Its first result is used.
 
 A path that begins with ``.`` has the syntax of earlier versions: ``.role``, ``.app.roles[0]``,
-``."https://example.org/claims".role``, ``.roles[?(@ ^== "db_")]``.
-Keys with characters other than letters, digits, ``_``, ``$`` and ``@`` must be double-quoted.
-A filter returns the first string of a list that matches: ``==`` equal, ``!=`` not equal, ``^==`` starts with,
-``==^`` ends with, ``*==`` contains. ``[1:-1]`` returns a substring.
+``."https://example.org/claims".role``, ``.roles[?(@ ^== "db_")]``. Keys with characters other than letters,
+digits, ``_``, ``$`` and ``@`` must be double-quoted. A filter returns the first matching string of a list:
+``==`` equal, ``!=`` not equal, ``^==`` starts with, ``==^`` ends with, ``*==`` contains. ``[1:-1]`` returns a
+substring.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SliceStep:
 
 @dataclass(frozen=True, slots=True)
 class FilterStep:
-    """Selects the first string of a list that matches."""
+    """Selects the first matching string of a list."""
 
     compare: str
     text: str
@@ -70,7 +70,7 @@ class FilterStep:
 Step = MemberStep | IndexStep | SliceStep | FilterStep
 
 _MAX_LIST_LENGTH = 100
-"""Maximum length of a list that is created to contain a role."""
+"""Maximum number of nulls before or after the role in a list that ``claims_with`` creates."""
 
 
 def parse_role_path(text: str) -> RolePath:
@@ -91,7 +91,7 @@ def _steps(text: str) -> tuple[Step, ...]:
         position = match.end()
     if not steps or position < len(text):
         raise ValueError(
-            f'invalid path of a claim at character {position + 1}: expected .name, ."quoted name", '
+            f'invalid claim path at character {position + 1}: expected .name, ."quoted name", '
             f'[0], [1:-1] or [?(@ == "text")], with a name first, or a JSONPath query that starts with $'
         )
     return tuple(steps)
@@ -190,9 +190,9 @@ def _query_path(text: str) -> QueryPath:
         query = jsonpath.compile(text)
     except jsonpath.JSONPathError as error:
         position = error.token.index + 1 if error.token else 1
-        raise ValueError(f"invalid path of a claim at character {position}: {error.args[0]}") from None
+        raise ValueError(f"invalid claim path at character {position}: {error.args[0]}") from None
     except RecursionError:
-        raise ValueError("invalid path of a claim at character 1: nested too deeply") from None
+        raise ValueError("invalid claim path at character 1: nested too deeply") from None
     if not query.segments:
-        raise ValueError("invalid path of a claim at character 2: expected .name or [...] after $")
+        raise ValueError("invalid claim path at character 2: expected .name or [...] after $")
     return QueryPath(query)

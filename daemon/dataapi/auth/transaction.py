@@ -10,8 +10,8 @@ Statements are repeated only after an attempt that changed nothing:
 - once on the same connection, if a prepared statement is gone or an earlier user left settings behind
   (``Session.run``).
 
-These multiply: without replicas, statements are sent at most eight times. After an error that an outdated
-catalog may have caused, a request is planned again, once by ``Engine.execute`` and up to twice by
+These retries multiply: without replicas, statements are sent at most eight times. After an error that an
+outdated catalog may have caused, a request is planned again, once by ``Engine.execute`` and up to twice by
 ``RestHandler.handle``, and the count starts over.
 """
 
@@ -39,7 +39,7 @@ RowBatches = AsyncGenerator[list[tuple[Any, ...]], None]
 
 _EMPTY_STATEMENT = Bound(Statement("select 1", ()))
 _PLAN_FOR_ALL_ROWS = ("cursor_tuple_fraction", "1")
-"""Optimizes a cursor for reading all rows. By default, PostgreSQL expects that a tenth is read."""
+"""Optimizes a cursor for reading all rows. By default, PostgreSQL expects a tenth of the rows to be read."""
 
 _Result = TypeVar("_Result")
 
@@ -47,7 +47,7 @@ RETRIES = 3
 """Maximum number of retries after a serialization failure or a deadlock."""
 
 _CLEARED_RESPONSE = (("response.headers", ""), ("response.status", ""))
-"""Clears the response settings that an earlier transaction of the connection may have set."""
+"""Clears the response settings that an earlier transaction on the connection may have set."""
 
 
 def settings_for(request: Request, caller: Caller) -> Settings:
@@ -76,7 +76,7 @@ def _cookies(header: str) -> str:
     for pair in header.split(";"):
         name, equals, value = pair.strip().partition("=")
         if equals and name:
-            # The first cookie of a name wins: user agents send the most specific one first (RFC 6265).
+            # User agents send the most specific of several cookies with equal names first (RFC 6265).
             cookies.setdefault(name, value.strip('"'))
     return json_object(cookies)
 
@@ -100,13 +100,13 @@ class UnknownRole(ApiError):
 
 
 class Runner(Protocol):
-    """Runs messages. Implemented by the pool."""
+    """Runs the statements of a ``Message``. Implemented by the pool."""
 
     async def run(self, message: Message) -> list[tuple[Any, ...]]: ...
 
 
 class MultiMessageRunner(Runner, Protocol):
-    """Runs messages, streams and transactions of several messages. Implemented by the pool."""
+    """Runs statements, streams rows and opens transactions. Implemented by the pool."""
 
     def stream(self, message: Message) -> RowBatches:
         """Run a read-only message and yield the rows of its last statement in batches."""
@@ -147,11 +147,11 @@ class Transactions:
         settings: Settings = (),
         by_replica: bool = False,
     ) -> list[tuple[Any, ...]]:
-        """Run the statements as the caller and return the rows of the last one.
+        """Run the statements as the caller and return the rows of the last statement.
 
         The module's docstring describes retries.
 
-        :param settings: transaction settings in addition to those of the request and the role.
+        :param settings: transaction settings in addition to the request's and the role's.
         :raises ApiError: PostgreSQL reported an error.
         """
         message = self.message(
@@ -211,7 +211,7 @@ class Transactions:
     ) -> list[dict[str, Any]]:
         """Return the text and the plan of each statement, as ``statement`` and ``plan``.
 
-        Neither the statements nor the pre-request function are executed.
+        Neither the statements nor the pre-request function is executed.
 
         :raises ApiError: PostgreSQL reported an error.
         """
@@ -255,7 +255,7 @@ class MultiMessageTransaction:
         settings: Settings = (),
         continued: bool = False,
     ) -> list[tuple[Any, ...]]:
-        """Run a request's statements and return the rows of the last one.
+        """Run a request's statements and return the rows of the last statement.
 
         :param read_only: whether the statements must not write, even if the transaction may.
         :param settings: settings of this request only.
@@ -265,7 +265,7 @@ class MultiMessageTransaction:
         own_access_mode = read_only and not self._reading
         own = settings_for(request, self._caller)
         if continued:
-            # Do not clear the headers of the response that the pre-request function may have set.
+            # Do not clear the response headers that the pre-request function may have set.
             own = tuple([each for each in own if each not in _CLEARED_RESPONSE])
         step = Continuation(
             own + self._role + settings,
@@ -279,7 +279,7 @@ class MultiMessageTransaction:
 
 
 class MultiMessageTransactions(Transactions):
-    """A project's transactions, including those with several messages."""
+    """A project's transactions, including transactions of several messages."""
 
     def __init__(self, project: Project, runner: MultiMessageRunner) -> None:
         super().__init__(project, runner)

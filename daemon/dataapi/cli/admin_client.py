@@ -16,7 +16,7 @@ _UNIX = "unix:"
 def admin_address(endpoints: Iterable[str]) -> str | None:
     """Return the address of the first endpoint that a command can connect to, or None.
 
-    It is a URL without a path, or ``unix:`` and the path of a socket.
+    The address is a URL without a path, or ``unix:`` and the path of a socket.
     """
     for endpoint in endpoints:
         path = unix_path(endpoint)
@@ -29,7 +29,7 @@ def admin_address(endpoints: Iterable[str]) -> str | None:
 def send_request(address: str, path: str, timeout: float, body: bytes | None = None) -> tuple[int, str]:
     """Send a POST request, or a GET request if ``body`` is None, and return the response's status and body.
 
-    :raises OSError: there is no response in ``timeout`` seconds.
+    :raises OSError: there is no response within ``timeout`` seconds.
     :raises HTTPException: the response is not HTTP.
     """
     with closing(_connection(address, timeout)) as connection:

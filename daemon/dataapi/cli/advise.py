@@ -31,7 +31,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser) -> argparse.ArgumentP
         action="append",
         default=[],
         type=_ignored,
-        help="check to ignore, or one finding of it: the first line of the finding (repeatable)",
+        help="check to ignore, or first line of a finding to ignore (repeatable)",
     )
     return parser
 

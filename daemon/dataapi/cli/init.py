@@ -68,7 +68,7 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
         action="append",
         help="database schema to expose (repeatable; default: public)",
     )
-    access = "nothing, read (all tables, also future ones), or comma-separated tables (default: nothing)"
+    access = "nothing, read (all present and future tables), or comma-separated tables (default: nothing)"
     for role in ("anon", "authenticated"):
         parser.add_argument(
             f"--{role}",
@@ -94,7 +94,7 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
 
 
 class Init:
-    """One run of the subcommand. There are no prompts without a terminal."""
+    """Runs ``dataapi init``. There are no prompts without a terminal."""
 
     def __init__(
         self, options: argparse.Namespace, output: TextIO, errors: TextIO, prompt_input: TextIO | None
@@ -134,7 +134,7 @@ class Init:
         )
         new_secrets, files = None, {}
         if config.exists():
-            self._note(f"{config} already exists; it and the password of {LOGIN_ROLE} are kept")
+            self._note(f"{config} already exists; this file and the password of {LOGIN_ROLE} are kept")
         else:
             password = secrets.token_urlsafe(24)
             provision = replace(provision, verifier=scram_verifier(password, secrets.token_bytes(16)))
@@ -202,8 +202,8 @@ class Init:
             reason = " ".join(str(error).split())
             raise _failed(
                 status_of_sqlstate(error.sqlstate),
-                f"the database is set up, but {LOGIN_ROLE} cannot log in: {reason}; see pg_hba.conf, or pass"
-                f" --db-uri, after removing {config} and {config.with_suffix('.secrets')}/",
+                f"the database is set up, but {LOGIN_ROLE} cannot log in: {reason}; see pg_hba.conf, or"
+                f" remove {config} and {config.with_suffix('.secrets')}/, and pass --db-uri",
             ) from error
         if not triggers:
             self._note("no event trigger: run notify pgrst, 'reload schema' after creating tables")

@@ -91,7 +91,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str], output: TextIO, er
 
 
 class _CommandLineParser(argparse.ArgumentParser):
-    """An argument parser with the exit status of ``sysexits.h``."""
+    """An argument parser that exits with a status of ``sysexits.h``."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -174,7 +174,7 @@ def command_line_parser() -> argparse.ArgumentParser:
         "--role",
         metavar="ROLE",
         required=True,
-        help="role whose tables, views and functions the types contain, such as authenticated",
+        help="role to generate types for, such as authenticated",
     )
     types.add_argument(
         "--schema",
@@ -208,7 +208,7 @@ class Command:
         self._errors = errors
 
     def check_config(self) -> int:
-        """Report all problems in the configuration, and in the database that it names."""
+        """Report all problems in the configuration and its databases."""
         settings = self._load() if self._options.offline else self._complete()
         inspect_project = inspect_documents if self._options.offline else inspect
         findings = [
@@ -336,7 +336,7 @@ class Command:
         return os.EX_OK
 
     def types(self) -> int:
-        """Print the TypeScript types of the REST API for a role, as supabase-js and postgrest-js use them."""
+        """Print the REST API's TypeScript types for a role, for supabase-js and postgrest-js."""
         project, role, checked = self._project(), self._options.role, self._options.check
         schemas = self._options.schema or project.db_schemas
         for name in schemas:

@@ -1,4 +1,4 @@
-"""Exit statuses of the commands and the daemon, as in ``sysexits.h``, and an exception with such a status."""
+"""Exit statuses of the commands and the daemon, as in ``sysexits.h``, and an exception that has one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INTERRUPTED = 130
 STATUSES = {
     os.EX_OK: "Success.",
     DECLINED: (
-        "dataapi advise has findings, a confirmation was declined, or the daemon received a second stop"
+        "dataapi advise reports findings, a confirmation was declined, or the daemon received a second stop"
         " signal."
     ),
     os.EX_USAGE: "The command line is invalid or incomplete.",

@@ -21,7 +21,7 @@ _COLORS = {
     "revoked": _RED,
     "writes fail": _RED,
 }
-"""Colors of states, by the text before the colon if there is one."""
+"""Terminal colors by state. If a state contains a colon, the key is the text before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +60,5 @@ def _colored(text: str, color: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape unprintable characters, such as control sequences of terminals."""
+    """Escape unprintable characters, such as terminal control sequences."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

@@ -202,7 +202,7 @@ async def _list_tokens(store: Store, _options: argparse.Namespace) -> TextTable:
 
 
 async def _reseal(store: Store, _options: argparse.Namespace) -> Lines:
-    """Encrypt all secrets again with the first encryption-key."""
+    """Re-encrypt all secrets with the first encryption-key."""
     try:
         result = await store.key_rotation.run()
     except NoEncryptionKey as error:
@@ -234,14 +234,14 @@ async def _publish(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _watch(store: Store, options: argparse.Namespace) -> Lines:
-    """Publish each change of a table's rows as an event."""
+    """Publish each change to a table's rows as an event."""
     catalogue = _catalogue(options)
     await store.publisher.sync_event_types(catalogue.versions(), catalogue.types)
     return _as_owner(options, _watch_call(options))
 
 
 async def _unwatch(_store: Store, options: argparse.Namespace) -> Lines:
-    """Stop publishing changes of a table's rows."""
+    """Stop publishing changes to a table's rows."""
     return _as_owner(options, _unwatch_call(options))
 
 
@@ -274,7 +274,7 @@ async def _remove_type(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _list_types(store: Store, _options: argparse.Namespace) -> TextTable:
-    """List the event types for row changes that were added."""
+    """List the event types that were added for row changes."""
     return TextTable(("TYPE",), [(name,) for name in await store.row_change_types.list()])
 
 
@@ -374,7 +374,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     leaf(project, "list", _list_projects)
     _add_tokens(group("token", "Manage personal access tokens."), leaf)
     leaf(group("secrets", "Manage the encryption of secrets."), "reseal", _reseal)
-    _add_watches(group("webhooks", "Publish changes of rows as events."), leaf)
+    _add_watches(group("webhooks", "Publish row changes as events."), leaf)
     publish = leaf(group("event", "Publish events."), "publish", _publish)
     publish.add_argument("type", metavar="TYPE", help="event type, such as v1.project.paused")
     _add_organization(publish)

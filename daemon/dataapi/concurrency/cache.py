@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class _CacheEntry(Generic[V]):
-    """A cached value, and whether it was used since it was added or last spared."""
+    """A cached value, and whether it was used since it was added or last spared from eviction."""
 
     __slots__ = ("used", "value", "weight")
 
@@ -24,8 +24,8 @@ class _CacheEntry(Generic[V]):
 class BoundedCache(Generic[K, V]):
     """Thread-safe cache that is bounded by its number of entries and their total weight.
 
-    The oldest entry is evicted first, but an entry that was used since then gets a second chance. Unlike
-    LRU, this makes ``get`` a single lookup, which needs no lock.
+    The oldest entry is evicted first, but a used entry gets a second chance. Unlike in an LRU cache, ``get``
+    is then a single lookup that needs no lock.
 
     :param size: maximum number of entries. 0 disables the cache.
     :param max_weight: maximum total weight of the entries (default: unlimited).

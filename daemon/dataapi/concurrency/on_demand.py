@@ -1,4 +1,4 @@
-"""Parts of the daemon that few requests need, created when they are first needed."""
+"""Components of the daemon that few requests need, created on first use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class OnDemand(Generic[T]):
-    """A part that is created when it is first needed.
+    """A component that is created on first use.
 
-    :param create: creates the part, in a thread, because its imports would block the reactor.
-    :ivar value: the part, None until it is created.
+    :param create: creates the component, in a thread, because its imports would block the reactor.
+    :ivar value: the component, None until it is created.
     """
 
     def __init__(self, create: Callable[[], T]) -> None:
@@ -27,7 +27,7 @@ class OnDemand(Generic[T]):
         return self.value if self.value is not None else await deferToThread(self.created)
 
     def created(self) -> T:
-        """Return the part. Called in a thread, because creating the part may block."""
+        """Return the component. Call this in a thread, because creating the component may block."""
         with self._lock:
             if self.value is None:
                 self.value = self._create()

@@ -29,7 +29,7 @@ Work = Callable[[], Coroutine[Any, Any, V]]
 
 
 async def next_item(items: AsyncIterator[V], default: Default) -> V | Default:
-    """Return the next item, or the default if there are no more.
+    """Return the next item, or the default if there are no more items.
 
     CPython's ``anext(items, default)`` unpacks a tuple if the iterator has to wait for it.
     """
@@ -236,7 +236,7 @@ class WorkerThread:
 
         await self._work.result(object(), run)
         if errors:
-            # Keep no reference to the error in this frame. The error's traceback refers to the frame, so it
-            # would be a cycle.
+            # Keep no reference to the error in this frame. The error's traceback refers to the frame, so a
+            # reference would create a cycle.
             raise errors.pop()
         return results.pop()

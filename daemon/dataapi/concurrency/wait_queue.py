@@ -32,7 +32,7 @@ class WaitQueue(Generic[T]):
         self.timeouts = 0
 
     def join(self, caller: str = "") -> defer.Deferred[T]:
-        """Wait for an item. Cancelling the Deferred leaves the queue."""
+        """Wait for an item. Cancelling the Deferred removes the caller from the queue."""
         entry = (
             self._clock.seconds() + self._limit,
             defer.Deferred[T](lambda _: self.waiting.remove(entry)),
@@ -85,9 +85,9 @@ class Slots:
     async def acquire(self, caller: str = "") -> None:
         """Wait for a slot. Raises the queue's error on timeout.
 
-        :param caller: counts toward this caller's share; "" is not limited.
+        :param caller: the caller that uses the slot; "" is not limited.
         """
-        # If a slot is free, every queued caller already has its full share.
+        # If a slot is free, every queued caller already uses its maximum number of slots.
         if self._free and self._may_have(caller):
             self._assign(caller)
         else:

@@ -31,7 +31,7 @@ _DEFAULT_PORT = 5432
 def is_connection_string(text: str) -> bool:
     """Whether the text is a URI or a ``keyword=value`` string with known keywords and valid ports.
 
-    With the URI ``postgresql://``, all parameters are from the environment.
+    The URI ``postgresql://`` is valid: all its parameters come from the environment.
     """
     if "\0" in text:
         # libpq would ignore all text after the NUL.
@@ -130,7 +130,7 @@ _DEFAULTS = {
 class ConnectionTarget:
     """A server to try, with at most one host, address and port.
 
-    ``problem`` is why it cannot be tried, "" if it can.
+    ``problem`` is the reason not to try the server, "" if there is none.
     """
 
     parameters: dict[str, str]
@@ -187,7 +187,7 @@ def prefers_standbys(uri: str) -> bool:
 def servers(uri: str) -> dict[str, str]:
     """Return a connection string for each host of a URI, by ``host:port``.
 
-    Each string connects to its server in any role, because roles can change.
+    Each string accepts its server as a primary or as a standby, because that can change.
     """
     params = {**connection_parameters(uri), SESSION_ATTRS: "any"}
     uris = {}
@@ -222,7 +222,7 @@ def targets(
     """Return the servers to try in libpq's order, one for each address of each host.
 
     :param resolve: returns the addresses of a host name, or raises ``OSError``.
-    :param shuffle: shuffles a list, if ``load_balance_hosts`` is ``random``.
+    :param shuffle: shuffles a list, used if ``load_balance_hosts`` is ``random``.
     :param rank: returns a sort key for a server's parameters. Servers with equal keys retain their order.
     """
     listed = _listed_hosts(params)
@@ -240,7 +240,7 @@ def targets(
 
 
 def next_server(params: dict[str, str], failures: int) -> dict[str, str]:
-    """Return the parameters of one of the servers. After each failure, it is the next one. Blocks.
+    """Return the parameters of the server to try after a number of failures. Blocks.
 
     :raises OSError: if the host name cannot be resolved.
     """
@@ -312,7 +312,7 @@ def _with_hosts(params: dict[str, str], listed: list[_HostEntry]) -> dict[str, s
 
 
 def _in_passes(targets: list[ConnectionTarget]) -> list[ConnectionTarget]:
-    """Return the targets. If standbys are preferred, each comes twice: as a standby, then in any role."""
+    """Return the targets. If standbys are preferred, list the targets as standbys, then again in any role."""
     if len(targets) == 1 or targets[0].parameters.get(SESSION_ATTRS) != "prefer-standby":
         return targets
     return [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CANCEL_WAITS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds to wait for the statement to end after each cancel request.
 
-A request that arrives before the server has read the statement has no effect, so it is repeated.
+A request that arrives before the server has read the statement has no effect, so requests are repeated.
 """
 
 RESPONSE_TIMEOUT = 5.0
@@ -103,7 +103,7 @@ class ControlConnection:
         for server in self._servers.values():
             server.close()
 
-    # One per server: process IDs are not unique across servers.
+    # Each server has its own connection, because process IDs are not unique across servers.
     def _server(self, connection: Connection) -> _Server:
         parameters = connection.server
         return self._servers.setdefault(server_key(parameters), _Server(self._reactor, parameters))
@@ -118,9 +118,9 @@ class _Server:
         self._failures = 0
 
     async def request(self, text: str, connection: Connection) -> None:
-        """Send a request about the statement that runs on a connection.
+        """Run a query that cancels or terminates the statement on a connection.
 
-        :raises ConnectionFailed: if there is no response. Queued requests then fail, too, instead of each
+        :raises ConnectionFailed: if there is no response. Queued requests then also fail, instead of each
             waiting for a timeout.
         """
         failures = self._failures
@@ -139,7 +139,7 @@ class _Server:
             self._control.close()
 
     async def _send(self, text: str, pid: int) -> None:
-        """Send the request. If the connection turns out to be dead, send it again. That is harmless."""
+        """Send the request. If the connection was dead, repeat the request on a new connection."""
         is_reused = self._control is not None and not self._control.lost
         try:
             try:
@@ -175,7 +175,7 @@ class _Server:
 class ProtocolCancel:
     """Cancels statements with libpq's cancel request. Poolers forward it.
 
-    Poolers report fake process IDs, so ``pg_cancel_backend`` would cancel nothing or something else.
+    Poolers report fake process IDs, so ``pg_cancel_backend`` would cancel nothing or the wrong statement.
     """
 
     def __init__(self, reactor: Any) -> None:

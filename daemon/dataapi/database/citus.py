@@ -23,8 +23,8 @@ class BlockStatement(Statement):
 def set_local_body(settings: Sequence[tuple[str, str]]) -> str:
     """Return the body of a ``DO`` block that sets already quoted values with ``SET LOCAL``.
 
-    Citus sends workers the complete text of a message that contains ``SET LOCAL``. In a block, each statement
-    is sent separately. Citus does not propagate ``set_config``.
+    Citus sends workers the complete text of a query that contains ``SET LOCAL``, but sends the statements of
+    a ``DO`` block separately. Citus does not propagate ``set_config``.
     """
     statements = [f"set local {sql_text.checked_setting(name)} = {literal};" for name, literal in settings]
     return f"begin {''.join(statements)}end"

@@ -4,12 +4,12 @@ Differences from psycopg's asynchronous connection:
 
 - Cancelling a message's ``Deferred`` fails it immediately. The statement continues, and the connection is
   ``busy`` until it ends.
-- The reactor permanently watches a duplicate of the socket. libpq closes a dead socket itself, and that
-  would confuse the reactor. Adding and removing a reader for each statement would be too slow.
-- A connection is dead if libpq or an error's severity says so. ``OperationalError`` and SQLSTATEs are not
-  reliable: a statement may pass on another server's error.
-- Several messages may be in progress (see ``express_lane``). Each ends with its own ``Sync``, so that an
-  error in one does not affect the next one.
+- The reactor permanently watches a duplicate of the socket. libpq closes dead sockets, and closing a watched
+  socket would confuse the reactor. Adding and removing a reader for each statement would be too slow.
+- Only libpq or an error's severity shows that a connection is dead. ``OperationalError`` and SQLSTATEs are
+  not reliable, because a statement may report another server's error.
+- Several messages may be in progress (see ``express_lane``). Each message ends with its own ``Sync``, so that
+  an error does not affect later messages.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TIMEOUT_EXPIRED = "timeout expired"
 _TRACKED = (b"client_encoding", b"session_authorization")
 _TRACKED_BY_POOLERS = (b"DateStyle", b"IntervalStyle", b"TimeZone", b"standard_conforming_strings")
 
-# Plain integers, like the statuses of libpq's results: comparing enum members is slower.
+# Plain integers, like the statuses of libpq's results, because comparing enum members is slower.
 _TUPLES = int(ExecStatus.TUPLES_OK)
 _SUCCEEDED = frozenset(map(int, (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)))
 _FAILED_STATUS, _SYNCHRONIZED = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
@@ -64,7 +64,7 @@ class ServerUnresponsive(ConnectionFailed):
 
 
 class ConnectionAltered(Exception):
-    """Raised for a shared message if a function in a previous message altered the connection.
+    """Raised for a message if a function in an earlier message altered the shared connection.
 
     :ivar done: whether the message took effect.
     """
@@ -78,7 +78,7 @@ class SentMessage(NamedTuple):
     """A message in progress.
 
     :ivar commands: one item for each command, in order: the statement that it prepares, or None.
-    :ivar result_index: number of commands up to and including the one whose rows are returned.
+    :ivar result_index: number of commands up to and including the command whose rows are returned.
     :ivar shared: whether other messages may be in progress.
     """
 
@@ -89,7 +89,7 @@ class SentMessage(NamedTuple):
 
 
 class ServerStatus(Enum):
-    """Whether a server may be used: yes, no longer, or unknown."""
+    """Whether a server may be used."""
 
     ACCEPTED = auto()
     REFUSED = auto()
@@ -103,7 +103,7 @@ class Servers(Protocol):
         """Return the sort key of a server. Servers with equal keys are tried in the configured order."""
 
     async def refusal(self, connection: Connection, timeout: float) -> str:
-        """Return why a new connection must not be used, "" if it may be."""
+        """Return the reason not to use a new connection, "" if there is none."""
 
     def status(self, connection: Connection) -> ServerStatus:
         pass
@@ -114,11 +114,11 @@ class Servers(Protocol):
 
 @implementer(IReadWriteDescriptor)
 class Connection:
-    """A connection that runs messages in order. ``json`` and ``jsonb`` values are returned as ``bytes``.
+    """A connection that sends messages in order. ``json`` and ``jsonb`` values are returned as ``bytes``.
 
     :param servers: decides which servers may be used, None if all may.
     :ivar on_lost: called once when the connection is lost, but not after ``close``.
-    :ivar on_notify: called with channel and payload of each notification.
+    :ivar on_notify: called with the channel and payload of each notification.
     :ivar responses: number of messages that the server has responded to.
     :ivar server: libpq's parameters for this server, in any role.
     :ivar pooled: whether the connection goes through a pooler, which reports fake process IDs.
@@ -241,8 +241,8 @@ class Connection:
     def clean(self) -> bool:
         """Whether the connection is outside of any transaction and ready for another message.
 
-        A function may have changed the client encoding, the session authorization or, behind a pooler, a
-        setting that the pooler tracks. Then the connection is not clean.
+        The connection is not clean if a function has changed the client encoding, the session authorization
+        or, behind a pooler, a setting that the pooler tracks.
         """
         return (
             not self.in_progress
@@ -282,7 +282,7 @@ class Connection:
             pgconn.pipeline_sync()
             unsent = pgconn.flush()
         except Exception as error:
-            # Lose the connection. Otherwise, the next message would continue the partially sent one.
+            # Close the connection. Otherwise, the next message would follow a partially sent message.
             self._lose(error)
             if not isinstance(error, psycopg.Error):
                 raise
@@ -301,7 +301,7 @@ class Connection:
         return Escaping(self._pgconn).escape_literal(value.encode()).decode()
 
     def cancel(self) -> defer.Deferred[bool]:
-        """Send libpq's cancel request. The Deferred fires with whether the server has received it.
+        """Send libpq's cancel request. The Deferred fires with True if the server has received the request.
 
         The request also works through a pooler, but may cancel a later statement.
         """
@@ -363,7 +363,7 @@ class Connection:
                 elif status == _FAILED_STATUS and self._error is None:
                     self._record_error(error_from_result(result))
             while not self.lost and (notification := pgconn.notifies()) is not None:
-                # A function may LISTEN on any connection. Discard its notifications.
+                # A function may run LISTEN on any connection. Discard the notifications.
                 if self.on_notify is not None:
                     self.on_notify(notification.relname.decode(), notification.extra.decode())
         except psycopg.Error as error:
@@ -377,7 +377,7 @@ class Connection:
             self._lose(error)
 
     def connectionLost(self, reason: Failure) -> None:  # noqa: N802 - Twisted's name
-        self.doRead()  # libpq may know the reason
+        self.doRead()  # libpq may report the reason
         self._lose(psycopg.OperationalError(reason.getErrorMessage()))
 
     def _record_error(self, error: psycopg.Error) -> None:

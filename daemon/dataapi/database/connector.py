@@ -1,4 +1,4 @@
-"""Opens the connections of a pool, and retries with increasing delays if that fails."""
+"""Opens the connections of a pool. Failed attempts are retried with increasing delays."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Connector:
 
     :param make: returns a new session that is not connected.
     :param opened: receives each connected session.
-    :param failed: called after a failed attempt, when the next one is scheduled.
-    :param grow: called after each attempt, and when the next one is due. It calls ``open``.
+    :param failed: called when an attempt has failed and the next attempt is scheduled.
+    :param grow: called after each attempt, and when the next attempt is due. It must call ``open``.
     :ivar trouble: why the last attempt failed, or None.
     """
 
@@ -58,7 +58,7 @@ class Connector:
         self.trouble: str | None = None
 
     def start(self) -> defer.Deferred[None]:
-        """Start, and return a Deferred that fires when the first attempt has succeeded or failed."""
+        """Start connecting. The Deferred fires when the first attempt has succeeded or failed."""
         self._stopped = False
         self._first_attempt = first = defer.Deferred[None]()
         return first
@@ -80,7 +80,7 @@ class Connector:
         return self._retry.failures > 0
 
     def open(self, number: int, present: int) -> None:
-        """Open the missing connections. After a failure, try only one at a time."""
+        """Open the missing connections. After a failure, open only one at a time."""
         if self.waiting:
             return
         if self.failing:

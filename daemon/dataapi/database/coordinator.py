@@ -1,4 +1,4 @@
-"""Messages to a Citus coordinator: settings are propagated to workers, and DO blocks run some statements."""
+"""Composes messages to a Citus coordinator. DO blocks set workers' settings and run ``BlockStatement``s."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from dataapi.database.steps import PreparedStatements
 
 _PROPAGATING = ("citus.propagate_set_commands", "local")
-"""Makes Citus repeat ``SET LOCAL`` on workers."""
+"""Setting that makes Citus repeat ``SET LOCAL`` on workers."""
 
 
 class CoordinatorComposer(Composer):
     """Composes the messages of one connection to a Citus coordinator.
 
-    Citus propagates settings to workers only in transaction blocks, and the implicit transaction between two
-    ``Sync`` messages is not one.
+    Citus propagates settings to workers only in transaction blocks, but the implicit transaction between two
+    ``Sync`` messages is not a block.
 
     :param literal: quotes a value, because ``DO`` does not accept parameters.
     """
@@ -78,7 +78,7 @@ class CoordinatorComposer(Composer):
         return Step(f"do {self._literal(body)}".encode())
 
     def _propagated(self, settings: Settings) -> list[Step]:
-        """Return the step that makes the request's settings on workers, or no step without such settings.
+        """Return a step that sets the request's settings on workers, or no step if there are none.
 
         All other settings are PostgreSQL's own, and the coordinator's values also apply on workers.
         """

@@ -52,7 +52,7 @@ def find_binaries(major: int | None = None) -> Binaries:
     """Return the best installation: the newest one in the Python wheel, or the system's.
 
     :param major: version of an existing data directory, None for any.
-    :raises PostgreSQLNotFound: if there is none.
+    :raises PostgreSQLNotFound: if there is no such installation.
     """
     installed = [binaries for folder in _folders() if (binaries := _inspect(folder)) is not None]
     for binaries in installed:
@@ -125,7 +125,7 @@ def default_directory(environ: Mapping[str, str]) -> Path:
 class EmbeddedServer:
     """Runs a server with one database and the API's roles.
 
-    It stops with the process that started it, even if that process crashes.
+    The server stops when the process that started it ends, even after a crash.
 
     :param directory: data directory; None for a temporary one.
     :param database: name of the database: lower-case letters, digits and ``_``.
@@ -191,7 +191,7 @@ class EmbeddedServer:
             "binaries": str(binaries.folder),
             "package": [str(folder) for folder in binaries.package],
         }
-        # A new session shields the server from the terminal's signals: the daemon decides when it stops.
+        # In a new session, the server gets no signals from the terminal, so the daemon decides when it stops.
         running = subprocess.Popen(
             [sys.executable, "-P", "-m", embedded_supervisor.__name__, json.dumps(plan)],
             stdin=subprocess.PIPE,
@@ -200,7 +200,7 @@ class EmbeddedServer:
             start_new_session=True,
         )
         assert running.stdout is not None
-        response = json.loads(running.stdout.readline() or '{"failed": "its supervisor died"}')
+        response = json.loads(running.stdout.readline() or '{"failed": "the supervisor died"}')
         if "failed" in response:
             _end(running)
             raise EmbeddedServerError(response["failed"])

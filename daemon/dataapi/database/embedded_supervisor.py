@@ -1,9 +1,9 @@
-"""A small process between the daemon and its embedded PostgreSQL that stops the server when the daemon exits.
+"""A process that runs the embedded PostgreSQL server and stops it when the daemon exits.
 
-It only uses the standard library. It creates the data directory if necessary, starts the server, reports that
-as one line of JSON on standard output, and stops the server when its standard input is closed. That happens
-even if the daemon crashes. PostgreSQL refuses to run as root, so root's server runs as the owner of its data
-directory.
+It uses only the standard library. It creates the data directory if necessary, starts the server, reports the
+result as one line of JSON on standard output, and stops the server when the supervisor's standard input is
+closed, even if the daemon has crashed. PostgreSQL refuses to run as root, so if the daemon is root, the
+server runs as the owner of the data directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_TIMEOUT = 60.0
 """Seconds to wait for the server to accept connections."""
 
 STOP_TIMEOUT = 30.0
-"""Seconds to wait for connections to end before the server is stopped immediately."""
+"""Seconds to wait for a fast shutdown of PostgreSQL before an immediate shutdown."""
 
 _UNPRIVILEGED = ("postgres", "nobody")
 _MAX_SOCKET_PATH = 107 - len("/.s.PGSQL.5432.lock")
@@ -42,7 +42,7 @@ class SupervisorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Parameters of a server.
+    """Parameters of an embedded server.
 
     :ivar directory: contains ``data``, ``run`` (socket and log) and ``programs``.
     :ivar temporary: whether to delete the directory at the end. Durability is then disabled.
@@ -63,7 +63,7 @@ class Plan:
 
 
 def main(plan: Plan) -> int:
-    # Ctrl-C and stop signals are meant for the daemon. It then closes our standard input.
+    # Ctrl-C and stop signals are meant for the daemon. The daemon then closes our standard input.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     supervisor = Supervisor(plan)
@@ -97,7 +97,7 @@ class Supervisor:
     def start(self) -> None:
         """Start the server and return when it accepts connections.
 
-        :raises SupervisorError: if it does not start.
+        :raises SupervisorError: if the server does not start.
         """
         self._account = _account(self._data) if os.geteuid() == 0 else None
         self._make_folders()

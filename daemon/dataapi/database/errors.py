@@ -1,4 +1,4 @@
-"""Errors that callers get: PostgreSQL's errors, with PostgREST's status codes, and connection failures."""
+"""Errors for callers: PostgreSQL's errors, with PostgREST's status codes, and connection failures."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def status_of(diagnostics: Diagnostics, *, anonymous: bool) -> int:
 
 
 def to_error(diagnostics: Diagnostics, *, anonymous: bool) -> ApiError:
-    """Convert PostgreSQL's error to the client's. ``RAISE SQLSTATE 'PGRST'`` sets the whole response."""
+    """Convert a PostgreSQL error for the client. ``RAISE SQLSTATE 'PGRST'`` sets the whole response."""
     if diagnostics.sqlstate == "PGRST":
         return _from_raise(diagnostics)
     status = status_of(diagnostics, anonymous=anonymous)
@@ -139,7 +139,7 @@ def _text(value: object) -> str | None:
 
 
 _QUOTING_CLASS = "42"
-"""Class of errors that quote the statement: syntax errors and access rule violations."""
+"""SQLSTATE class of errors that quote the statement: syntax errors and access rule violations."""
 
 
 def from_postgres(error: psycopg.Error, *, anonymous: bool) -> ApiError:
@@ -170,7 +170,7 @@ def ends_connection(error: psycopg.Error) -> bool:
 
 
 def is_plan_invalid(error: psycopg.Error) -> bool:
-    """Whether a statement must be prepared again: it no longer exists, or its result type has changed."""
+    """Whether to prepare a statement again, because it no longer exists or its result type has changed."""
     return error.sqlstate == "26000" or (
         error.sqlstate == "0A000" and "cached plan must not change result type" in str(error)
     )
@@ -220,9 +220,9 @@ def encoding_changed() -> ApiError:
 def connection_lost(cause: BaseException | None = None) -> ApiError:
     """Return the error for a lost connection. The outcome of the statement is unknown.
 
-    ``transaction_timeout`` is reported as such, because retrying would not help.
+    An exceeded ``transaction_timeout`` has its own error, because retrying would not help.
     """
-    # Between two messages of a transaction, libpq only provides the message text.
+    # If the timeout expires between two messages, libpq provides only the text of the error, no SQLSTATE.
     timeout_text = "terminating connection due to transaction timeout"
     if getattr(cause, "sqlstate", None) == _TRANSACTION_TIMEOUT or timeout_text in str(cause):
         message = "the transaction and its connection were terminated: transaction_timeout exceeded"
@@ -247,7 +247,7 @@ MINIMUM_VERSION = 13
 
 
 def version_refusal(server_version: int) -> str | None:
-    """Return why a server's version is not supported, or None if it is.
+    """Return why a server's version is not supported, None if it is supported.
 
     :param server_version: as in ``server_version_num``; 0 if a pooler or proxy does not report it.
     """

@@ -1,10 +1,10 @@
 """The express lane: short statements share connections, with several messages in progress on each.
 
-A backend that always has a next message neither sleeps nor wakes up between two of them. A single message
-cannot be cancelled, so each statement has a time limit of 30 ms instead. PostgreSQL rolls back a message that
-exceeds it, and the message runs again on its own connection.
+A backend that always has a next message does not sleep and wake up between messages. A single message cannot
+be cancelled, so each statement has a time limit of 30 ms instead. PostgreSQL rolls back a message that
+exceeds the limit, and the message runs again on its own connection.
 
-See docs/decisions/statements.md for figures, and for the messages that may use the lane.
+See docs/decisions/statements.md for measurements, and for the messages that may use the express lane.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from dataapi.database.steps import Rows
 
 _MAX_CONNECTIONS = 2
-"""Maximum number of shared connections: PostgreSQL runs this number of messages concurrently."""
+"""Maximum number of shared connections. Each runs the statements of one message at a time."""
 
 _MAX_IN_PROGRESS = 24
 _MAX_WAIT = 0.25
-"""Maximum wait for a full lane, in seconds. The message then uses its own connection."""
+"""Seconds that a message waits while the express lane is full, before it uses its own connection."""
 
 _LIMIT = re.compile(r"\s*(\d{1,15})\s*(us|ms|s|min|h|d)?\s*", re.ASCII)
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6, "d": 8.64e7}
@@ -48,12 +48,12 @@ class LaneFigures(NamedTuple):
 class ExpressLane:
     """Runs short messages on shared connections of a pool.
 
-    A connection is shared while messages are in progress, and then returned to the pool. A message does not
-    use the lane while no other message is in progress.
+    A connection is shared while messages are in progress, and then returned to the pool. Unless ``always`` is
+    set, a message uses the express lane only while other messages are in progress.
 
     :param always: whether to share connections among statements that are not known to be short.
     :param outdated: connections that must not be used for further messages.
-    :ivar queue: messages that wait because the lane is full.
+    :ivar queue: messages that wait because the express lane is full.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ExpressLane:
         self._sessions: list[Session] = []
 
     def resize(self, size: int) -> None:
-        """Adapt to the size of the pool. One connection is never shared, unless all statements share."""
+        """Set the pool's size. Unless ``always`` is true, one of its connections is never shared."""
         self._size = min(_MAX_CONNECTIONS, size if self._always else size - 1)
 
     def stop(self) -> None:
@@ -117,7 +117,7 @@ class ExpressLane:
             if isinstance(error, NeedsOwnConnection):
                 self._returned += 1
             if session in self._sessions and not session.connection.in_progress:
-                self._message_ended(session)  # no response will end an unsent message
+                self._message_ended(session)  # the message was not sent, so no response ends it
             raise
         self._shared += 1
         return rows
@@ -157,7 +157,6 @@ class ExpressLane:
 
 @lru_cache(maxsize=64)
 def _exceeds_limit(value: str) -> bool:
-    """Return whether a ``statement_timeout`` is at least the lane's limit."""
     limit = _LIMIT.fullmatch(value)
     if limit is None:
         return False

@@ -1,6 +1,6 @@
 """Failover: detects that another server has become the primary.
 
-An unresponsive server is only abandoned if another one accepts writes.
+An unresponsive primary is only abandoned if another server accepts writes.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ After a failover, an old primary also responds unless it was fenced.
 class FailoverWatch:
     """Monitors the primary over its own connection.
 
-    It does nothing if the connection string lists a single host.
+    The watch does nothing if the connection string lists a single host.
 
     :param uri: libpq connection string that selects the primary.
-    :param on_failover: called with an unresponsive server when another one has become the primary.
+    :param on_failover: called with the unresponsive server when another server has become the primary.
     """
 
     _log = Logger()
@@ -59,7 +59,7 @@ class FailoverWatch:
         succession.observe(self._leave_old_primary)
 
     async def begin(self) -> None:
-        """Check all servers before the first one is used: an old primary may be listed first."""
+        """Check all servers before any server is used, because an old primary may be listed first."""
         if address.has_several_hosts(self._parameters):
             await concurrently(self._record_server(uri) for uri in address.servers(self._uri).values())
 
@@ -111,7 +111,7 @@ class FailoverWatch:
         if primary.lost:
             self._connection = rival
         else:
-            # Without timelines, several servers may be primaries.
+            # If servers have no timelines, several servers may be primaries.
             rival.close()
 
     def _leave_old_primary(self) -> None:

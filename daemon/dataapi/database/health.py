@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.02, 60.0
 _CHECKS_PER_LIMIT = 10
-"""Number of checks during the idle timeout or the lifetime, whichever is shorter."""
+"""Number of checks within the idle timeout or the lifetime, whichever is shorter."""
 
 
 class Ageing:
-    """Closes connections of a pool that are unused for too long, except one, and replaces old ones.
+    """Closes a pool's connections that have been unused for too long, except one, and replaces old ones.
 
     Old connections are replaced one at a time, so that others remain available.
 
-    :param replace: closes an old connection when there is another one.
+    :param replace: closes an old connection when another connection is available.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Ageing:
             self._replace(oldest)
 
     def _since(self, session: Session, now: float) -> tuple[int, float]:
-        """Return the number of uses of a connection, and when that number was first seen."""
+        """Return the number of uses of a connection, and the time when that number was first seen."""
         previous = self._unused.get(session)
         return previous if previous is not None and previous[0] == session.uses else (session.uses, now)
 
@@ -86,14 +86,14 @@ PROBE_TIMEOUT = 10.0
 """Seconds to wait for the response to a probe."""
 
 READY_TIMEOUT = 2.0
-"""Seconds within which a ready database has to respond."""
+"""Seconds within which the database must respond to count as ready."""
 
 
 class Liveness:
     """Replaces unresponsive connections of a pool.
 
-    Messages have no timeout that detects an unresponsive server. Only connections without recent responses
-    are probed.
+    Messages have no timeout that would detect an unresponsive server. Only connections without recent
+    responses are probed.
 
     :param discard: closes a connection, to make room for a new one.
     :ivar silent: whether the database failed to respond to the last probe.
@@ -167,7 +167,7 @@ class Liveness:
         if alive:
             self._release(session)
             if self._idle and self._idle[-1] is session:
-                # The next message uses the last connection. A probe is not a use, so do not prefer this one.
+                # The pool uses its last idle connection first. A probe must not move a connection there.
                 self._idle.insert(0, self._idle.pop())
         else:
             self._replace(session)
@@ -183,7 +183,7 @@ class Liveness:
                 session for session in sessions if self._seen.get(session) == session.connection.responses
             ]
             waiting = [session for session in unchanged if session.connection.busy]
-            # A server that is no longer used does not affect the state.
+            # A server that is no longer used does not affect ``silent``.
             if alive or waiting:
                 self._record(alive)
             if not alive:

@@ -1,4 +1,4 @@
-"""LISTEN on a dedicated connection that is reopened when it is lost."""
+"""Runs LISTEN on a dedicated connection, and reopens the connection when it is lost."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Listener:
-    """Calls back for each notification on some channels.
+    """Calls a function for each notification on a list of channels.
 
-    :param on_notification: called with channel and payload.
+    :param on_notification: called with the channel and payload.
     :param setup: SQL to run in each new session.
     :param on_reconnect: called when listening resumes. Notifications may have been missed, so state that
         depends on them must be reloaded.

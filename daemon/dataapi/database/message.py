@@ -1,6 +1,6 @@
 """A message to PostgreSQL (role, settings and statements), and the defaults of a connection.
 
-A message is one transaction. Role and settings are local to it.
+A message is one transaction. The role and the settings are local to the transaction.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ SHORT = 0.002
 """Maximum time of a short statement on its own connection, in seconds."""
 
 _MAX_AVERAGE = 2 * SHORT
-"""Maximum average of a short statement on shared connections, in seconds.
+"""Maximum average time of a short statement on shared connections, in seconds.
 
-It includes the time until the daemon reads results.
+The time includes the wait until the daemon reads results.
 """
 
 _MAX_COUNTED = 0.01
-"""Maximum time to count for one run, in seconds. A busy machine can interrupt any run."""
+"""Maximum time to count for one execution, in seconds. A busy machine can interrupt any execution."""
 
 _MAX_RESULT = 8_192
 """Maximum length of a short statement's result, in bytes or characters.
 
-A statement with a larger one gains nothing from the lane, and delays others (``tests/bench/lane.py``).
+Larger results gain nothing from the express lane and delay other statements (``tests/bench/lane.py``).
 """
 
 _WEIGHT = 1 / 16
@@ -42,13 +42,14 @@ _FIRST_RUNS, _MIN_PENALTY, _MAX_PENALTY = 3, 64, 1024
 
 
 class RecentTimes:
-    """Recent execution times of a statement. They determine whether it is short.
+    """Recent execution times of a statement, to determine whether the statement is short.
 
-    A statement is short after three short runs on its own connection. It is no longer short if its average on
-    shared connections is too long, or if one run there exceeds the time limit. Then it needs 64 more short
-    runs. The number doubles each time, up to 1,024. A run with a large result counts as long.
+    A statement is short after three short executions on its own connection. It is no longer short if its
+    average time on shared connections is too long, or if an execution there exceeds the time limit. It then
+    needs 64 more short executions. This number doubles each time, up to 1,024. An execution with a large
+    result counts as long.
 
-    :ivar missing: number of further short runs until the statement is short, 0 if it is.
+    :ivar missing: number of short executions that the statement still needs, 0 if it is short.
     """
 
     missing = _FIRST_RUNS
@@ -60,7 +61,7 @@ class RecentTimes:
             self.missing -= 1
 
     def add_shared(self, seconds: float, rows: Sequence[Sequence[object]]) -> None:
-        """Add a run on a shared connection, not counting the time that it waited for other messages."""
+        """Add an execution on a shared connection, without the time that it waited for other messages."""
         counted = _MAX_COUNTED if seconds > _MAX_COUNTED or _is_large(rows) else seconds
         self._average += (counted - self._average) * _WEIGHT
         if self._average > _MAX_AVERAGE:
@@ -72,7 +73,7 @@ class RecentTimes:
 
 
 def _is_large(rows: Sequence[Sequence[object]]) -> bool:
-    """Return whether the first value, which is the body of a response, is too long."""
+    """Return whether the first value, usually the body of a response, is too long."""
     value = rows[0][0] if rows and rows[0] else None
     return isinstance(value, bytes | str) and len(value) > _MAX_RESULT
 
@@ -85,7 +86,8 @@ class Statement:
 
     :ivar types: SQL type names of the parameters, such as ``bigint`` or ``text[]``; ``unknown`` lets
         PostgreSQL infer the type.
-    :ivar shareable: whether it can be rolled back and run again without side effects outside of the database.
+    :ivar shareable: whether the statement can be rolled back and run again without side effects outside of
+        the database.
     """
 
     text: str
@@ -111,18 +113,18 @@ def explained(bound: Bound, options: str = "format json") -> Bound:
 
 
 class Message(NamedTuple):
-    """Everything that is sent in one round trip.
+    """Everything to send in one round trip.
 
     :ivar role: role of the transaction; never empty.
     :ivar settings: further transaction-local settings, set after the role.
-    :ivar statements: run in order; the last one's rows are the result.
+    :ivar statements: statements to run in order. The rows of the last statement are the result.
     :ivar rollback: whether to roll back after the result. This takes another round trip.
-    :ivar caller: key for the fair distribution of connections among transactions of several messages, or "".
+    :ivar caller: key for distributing connections fairly among transactions of several messages, or "".
     :ivar isolation: upper-case isolation level such as ``SERIALIZABLE``; None for the login role's
         ``default_transaction_isolation``.
     :ivar required_position: WAL position that a replica must have replayed.
     :ivar positioned: whether to report the WAL position after the commit. This takes another round trip.
-    :ivar shareable: whether it may share a connection with others.
+    :ivar shareable: whether the message may share a connection with other messages.
     """
 
     role: str
@@ -150,19 +152,19 @@ where name {sql_text.EQUAL} any (array['DateStyle', 'jit', 'statement_timeout'])
 Settings = tuple[tuple[str, str], ...]
 
 _DEFAULT_SOURCES = frozenset({"default", "configuration file", "session"})
-"""Sources of settings that were not chosen for this role or database."""
+"""Sources of settings that are not specific to a role or database."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Defaults:
     """Settings for each message of a connection. Compared by identity for speed.
 
-    :ivar undo: whether each message resets the session settings of the previous one. False through a pooler,
-        because a reset would affect the pooler's own settings.
-    :ivar settings: settings to make for each transaction before the message's own settings.
-    :ivar distributed: whether Citus is loaded. Its workers only get settings from ``SET LOCAL``.
+    :ivar undo: whether each message resets the session settings of the previous message. False through a
+        pooler, because a reset would affect the pooler's own settings.
+    :ivar settings: settings for each transaction, set before the message's own settings.
+    :ivar distributed: whether Citus is loaded. Citus workers only get settings from ``SET LOCAL``.
     :ivar statement_timeout: the session's own timeout in milliseconds.
-    :ivar begun: settings that the session started with. They are not repeated.
+    :ivar begun: settings that the session started with. Messages do not repeat them.
     """
 
     undo: bool = False
@@ -207,7 +209,8 @@ def defaults_of(
     """Return the defaults for a connection. Equal defaults are the same object.
 
     :param facts: rows of ``FACTS``.
-    :param statement_timeout: in seconds; a timeout of the login role or the database takes precedence.
+    :param statement_timeout: timeout in seconds. A timeout of the login role or the database takes
+        precedence.
     """
     settings = list(configured)
     if search_path:

@@ -53,8 +53,8 @@ class OpenTransaction:
 
     Its methods raise the same errors as ``Pool.run``.
 
-    :param report: receives the duration of its statements.
-    :param anonymous: whether the role is the anonymous role. Its missing privileges are reported with 401
+    :param report: receives the duration of the transaction's statements.
+    :param anonymous: whether the role is the anonymous role. If so, missing privileges are reported with 401
         instead of 403.
     """
 
@@ -155,20 +155,20 @@ def next_fetch(fetched: int, size: int, batch: int) -> int:
     return max(1, min(fitting, fetched * 4, _MAX_ROWS))
 
 
-# Uses the insert position, because the commit may still be unflushed (synchronous_commit = off).
+# The query returns the insert position, because the commit may still be unflushed (synchronous_commit = off).
 POSITION = f"""
 select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
     {CONCATENATE} ':' {CONCATENATE} pg_catalog.pg_current_wal_insert_lsn() end
 """
-"""Query for the WAL position after all commits, null on a standby."""
+"""Query that returns the WAL position after all earlier commits, or NULL on a standby."""
 
 
 async def written_position(connection: Connection) -> str:
-    """Return the WAL position after all commits, "" if unknown.
+    """Return the WAL position after all earlier commits, "" if unknown.
 
-    It is only known after the transaction, so this is a separate message. The transaction is committed, so
-    errors here must not hide that.
+    The position is only known after the transaction, so the query is a separate message. Its errors are
+    ignored, because the transaction is already committed.
     """
     try:
         [(position,)] = await connection.query(POSITION)

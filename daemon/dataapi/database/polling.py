@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Polling:
     """Polls libpq whenever its socket is ready, until the operation is complete.
 
-    While libpq connects, its socket may change or be closed. libpq is polled even then, because only it can
-    report the error or try another address.
+    While libpq connects, its socket may change or be closed. libpq is polled even then, because only libpq
+    can report the error or try another address.
 
     :param poll: continues the operation, and returns the direction to wait for.
     """
@@ -34,7 +34,7 @@ class Polling:
         self._done: Deferred[bool] = Deferred(lambda _: self._unwatch())
 
     def done(self) -> Deferred[bool]:
-        """Start, and return a Deferred that fires with whether the operation succeeded."""
+        """Start polling. The Deferred fires with True if the operation succeeds, False if it fails."""
         self._watch(PollingStatus.WRITING)
         return self._done
 
@@ -43,7 +43,7 @@ class Polling:
         self._done.errback(error)
 
     def fileno(self) -> int:
-        """Return a duplicate of the descriptor, because libpq may close its own at any time."""
+        """Return a duplicate of the descriptor, because libpq may close its own descriptor."""
         return self._descriptor
 
     def logPrefix(self) -> str:  # noqa: N802 - Twisted's name

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """Numbers of connections (``size`` is the maximum), and of messages and streams that wait for one.
+    """Numbers of connections (``size`` is the maximum), and of messages and streams that wait for them.
 
     Totals: waits that timed out, connections established, and statements abandoned by their callers.
     """
@@ -85,10 +85,10 @@ class Pool:
     """Connections to one database.
 
     :param uri: libpq connection string. ``connect_timeout`` limits each attempt (default: 10 seconds).
-    :param size: maximum number of connections, not counting the one for cancel requests.
+    :param size: maximum number of connections, not counting the connection for cancel requests.
     :param acquisition_timeout: seconds that a message waits for a connection.
     :param anonymous_role: role whose missing privileges are reported with 401 instead of 403.
-    :param token: returns random letters and digits, which make a connection's prepared statements unique.
+    :param token: returns random letters and digits for unique names of prepared statements.
     :ivar on_pooler: called when connections start to go through a pooler.
     :raises psycopg.ProgrammingError: if ``uri`` is invalid.
     """
@@ -112,7 +112,8 @@ class Pool:
         self._size = size
         self._anonymous_role = anonymous_role
         self._queue: WaitQueue[Session] = WaitQueue(reactor, acquisition_timeout, errors.timed_out)
-        # Open transactions wait for their clients, so reserve half of the connections for messages.
+        # An open transaction keeps its connection while it waits for its client, so such transactions may use
+        # only half of the connections.
         self._slot_queue = WaitQueue[None](reactor, acquisition_timeout, errors.timed_out)
         self._slots = Slots(max(1, size // 2), self._slot_queue)
         self._canceller: Canceller = ControlConnection(reactor)
@@ -151,7 +152,7 @@ class Pool:
         await first_attempt
 
     async def stop(self, grace: float = 5.0) -> None:
-        """Reject new messages, wait up to ``grace`` seconds for running ones, then cancel them and close."""
+        """Reject new messages, wait up to ``grace`` seconds for running messages, then cancel them."""
         self._stopped = True
         self._connector.stop()
         if self._lane is not None:
@@ -189,9 +190,9 @@ class Pool:
         """Replace all connections. Connections in use are replaced when they are free.
 
         New sessions use the current settings of ``alter database`` and ``alter role``. Existing connections
-        are used until there is a new one.
+        are used until the first new connection is open.
 
-        :return: fires when messages get new connections, or connecting has failed.
+        :return: Deferred that fires when messages use new connections, or connecting has failed.
         """
         self._start_up.forget()
         self._outdated.update(self._sessions)
@@ -212,7 +213,7 @@ class Pool:
             renewed.callback(None)
 
     def follow(self, servers: Servers) -> None:
-        """Use only accepted servers. Call it before ``start``."""
+        """Connect only to servers that ``servers`` accepts. Call this method before ``start``."""
         self._servers = servers
         servers.observe(partial(self._leave_refused, servers))
 
@@ -277,7 +278,7 @@ class Pool:
     async def run(self, message: Message) -> Rows:
         """Run a message under its role in one round trip. Return the rows of the last statement.
 
-        If it is cancelled, it fails immediately, and the statement is cancelled on the server.
+        If the call is cancelled, it fails immediately, and the statement is cancelled on the server.
 
         :raises DatabaseError: if PostgreSQL reports an error.
         :raises DatabaseUnavailable: if there is no connection, or it is lost.
@@ -350,9 +351,9 @@ class Pool:
 
     @asynccontextmanager
     async def open_transaction(self, message: Message) -> AsyncGenerator[OpenTransaction, None]:
-        """Begin a transaction of several messages with this message. The caller continues and ends it.
+        """Begin a transaction of several messages with a first message. The caller continues and ends it.
 
-        An exception rolls it back. Raises the same errors as ``run``.
+        An exception rolls back the transaction. Raises the same errors as ``run``.
         """
         async with self._transaction(message) as transaction:
             await transaction.begin(message)
@@ -405,7 +406,7 @@ class Pool:
             self._background.spawn(self._settle(session))
 
     def _hand_over(self) -> None:
-        """Assign free connections to waiting callers. A loop, because a message may fail synchronously."""
+        """Assign free connections to waiting callers, even if a message fails synchronously."""
         if self._handing_over:
             return
         self._handing_over = True
@@ -416,7 +417,7 @@ class Pool:
             self._handing_over = False
 
     async def _settle(self, session: Session) -> None:
-        """Restore a known state after the caller has gone, or close the connection."""
+        """Return the connection to a known state after its caller has gone, or close it."""
         try:
             if session.connection.busy:
                 self._cancels += 1
@@ -459,7 +460,7 @@ class Pool:
             self._queue.fail_all(self._unavailable)
 
     def _replace(self, session: Session) -> None:
-        """Close a connection when it is free and there is another one."""
+        """Close a connection when it is free and another connection is open."""
         if len(self._sessions) == 1 < self._size:
             self._connector.open(2, present=1)
         elif session in self._idle:

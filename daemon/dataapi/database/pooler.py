@@ -1,6 +1,6 @@
 """Detects connection poolers in transaction mode.
 
-Prepared statements and LISTEN belong to a server process, and the next message may get another one.
+Prepared statements and LISTEN belong to a server process, but the next message may get another process.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PROCESS = "select pg_catalog.pg_backend_pid()"
 _TURNS = (0, 1, 1, 0, 0, 1) * 2
 """Order in which two connections send their queries.
 
-One of them sends two queries in a row. This detects poolers that reuse the most recently used process, and
-poolers that reuse the least recently used one.
+Alternating and consecutive queries detect poolers that reuse the most recently used process, and poolers that
+reuse the least recently used process.
 """
 
 
 def pooler_advice(*, prepared: bool | None, listening: bool | None) -> str | None:
-    """Return a warning for a project behind a pooler in transaction mode, or None if its settings are right.
+    """Return a warning for a project behind a pooler in transaction mode, or None if no setting is wrong.
 
     ``prepared`` is ``db-prepared-statements``, ``listening`` is ``db-channel-enabled``. None means ``auto``.
     """
@@ -62,7 +62,7 @@ async def is_transaction_pooled(connection: Connection) -> bool:
     """Whether a pooler assigns a server process per transaction.
 
     :raises psycopg.Error: if a query fails.
-    :raises ConnectionFailed: if the connection is lost, or a second one cannot be opened.
+    :raises ConnectionFailed: if the connection is lost, or a second connection cannot be opened.
     """
     # Poolers report fake process IDs.
     if await _process(connection) == connection.backend_pid():
@@ -76,7 +76,7 @@ async def is_transaction_pooled(connection: Connection) -> bool:
 
 
 async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[], Awaitable[int]]) -> bool:
-    """Whether two open connections use the same server process, or one uses several.
+    """Whether two open connections use the same server process, or one connection uses several processes.
 
     Each argument returns the current process ID of one connection.
     """
@@ -89,7 +89,7 @@ async def share_processes(one: Callable[[], Awaitable[int]], other: Callable[[],
 
 
 class StepRunner(Protocol):
-    """A connection that can run steps."""
+    """A connection that sends protocol messages (``Step``) and returns the result."""
 
     def send(self, steps: Sequence[Step]) -> Awaitable[Rows]:
         pass
@@ -98,8 +98,8 @@ class StepRunner(Protocol):
 async def supports_prepared(connection: StepRunner) -> bool:
     """Whether a pooler makes the connection's prepared statements available on any server process.
 
-    Such a pooler renames statements. If the server has one with our name, the pooler only forwarded it.
-    False if unknown.
+    Such a pooler renames statements. If the server has a statement with our name, the pooler only forwarded
+    it. Return False if unknown.
 
     :raises psycopg.Error: if the connection fails.
     :raises ConnectionFailed: if the connection is lost.

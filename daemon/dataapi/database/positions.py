@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _POSITION = re.compile("([0-9]{1,10}):([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 MAX_POSITIONS = 3600
-"""Number of the primary's positions to store. It limits the lag that can be measured.
+"""Number of the primary's positions to store. The number limits the lag that can be measured.
 
 With ``db-read-max-lag``, a replica that is older than all of these positions receives no reads.
 """
@@ -24,7 +24,7 @@ With ``db-read-max-lag``, a replica that is older than all of these positions re
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A WAL position. Later positions are greater."""
+    """A WAL position. Later positions compare as greater."""
 
     timeline: int
     offset: int
@@ -35,13 +35,13 @@ class Position:
 
 
 BEGINNING = Position(0, 0)
-"""Position that all servers have reached."""
+"""Position that every server has reached."""
 
 
 def required_position(headers: Mapping[str, str]) -> Position | None:
     """Return the position in ``Dataapi-LSN``, the latest if there are several (default: ``BEGINNING``).
 
-    None if a position cannot be parsed.
+    Return None if a position cannot be parsed.
     """
     text = headers.get("dataapi-lsn")
     if text is None:
@@ -78,7 +78,7 @@ class PrimaryProgress:
         self._history.append((now, position))
 
     def lag(self, replayed: int) -> float | None:
-        """Return the lag of a replica in seconds, or None if it exceeds the history."""
+        """Return the lag of a replica in seconds, or None if it is longer than the history."""
         for recorded_at, position in reversed(self._history):
             if position <= replayed:
                 return self._history[-1][0] - recorded_at

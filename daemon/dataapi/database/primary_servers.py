@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PrimaryServers:
-    """The ``Servers`` of a database with several servers, one of which is the primary."""
+    """Rejects the old primaries of a database with several servers."""
 
     def __init__(self, succession: Succession) -> None:
         self._succession = succession

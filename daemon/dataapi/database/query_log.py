@@ -1,4 +1,4 @@
-"""Reports the duration and errors of callers' SQL, and logs it (``log-query``)."""
+"""Reports the duration and errors of callers' SQL, and logs the SQL (``log-query``)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _log = Logger(namespace="dataapi.queries")
 
 @dataclass(frozen=True, slots=True)
 class QueryLog:
-    """Logs statements with parameters instead of values.
+    """Logs statements with ``$n`` parameters instead of values.
 
-    :ivar every: whether to log all statements, instead of only failed and slow ones.
+    :ivar every: whether to log all statements instead of only failed and slow statements.
     :ivar slow: minimum duration of slow statements in seconds, None to log none.
     """
 
@@ -56,7 +56,7 @@ def report_failure(
     *,
     anonymous: bool,
 ) -> None:
-    """Report a message that failed or was cancelled, and raise the client's error.
+    """Report a message that failed or was cancelled, and raise the error for the client.
 
     :raises DatabaseError: if PostgreSQL reported an error.
     :raises DatabaseUnavailable: if the connection was lost.

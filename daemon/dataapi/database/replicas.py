@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from dataapi.database.succession import Lineage, Succession
 
 POLL_INTERVAL = 0.5
-"""Seconds between polls of all servers. A low lag limit requires more frequent polls."""
+"""Maximum seconds between polls of all servers. A low lag limit requires more frequent polls."""
 _POLLS_PER_LIMIT = 4
 
-# Fails on a replica that has not replayed the position, because casting the position to an integer raises an
-# error. It also fails on replicas in stricter isolation levels, in which the snapshot of the following
-# statements may be older than the replayed position.
+# This statement fails on a replica that has not replayed the WAL up to the position, because casting the
+# position to an integer raises an error. It also fails in a stricter isolation level, because the snapshot of
+# the following statements may then be older than the position.
 _REPLAYED = Statement(
     "select case when not pg_catalog.pg_is_in_recovery() or "
     "(pg_catalog.pg_last_wal_replay_lsn() >= $1"
@@ -50,14 +50,14 @@ _NOT_REPLAYED = "22P02"
 _SERVER_ERRORS = ("0A", "22023", "25", "40", "42", "53", "55", "58", "XX")
 """Prefixes of SQLSTATEs that may depend on the server and not on the request.
 
-They include conflicts with recovery, features that a standby lacks, and names, roles and privileges that have
-not been replicated yet. Statements that timed out are not repeated.
+Examples are conflicts with recovery, features that a standby lacks, and names, roles and privileges that have
+not been replicated yet. Statements that timed out are not retried.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """Statistics of a replica. ``obstacle`` is why it receives no reads. ``lag`` is in seconds.
+    """Statistics of a replica. ``obstacle`` is why the replica receives no reads. ``lag`` is in seconds.
 
     ``repeated`` is the number of reads that failed on the replica and were repeated on another server.
     """
@@ -138,11 +138,11 @@ class Replica:
 
 
 class Replicas:
-    """Runs messages on the primary, and reads on replicas.
+    """Runs reads on replicas, and other transactions on the primary.
 
     :param uri: connection string for the replicas. With ``load_balance_hosts=random``, the replicas share the
-        reads. Otherwise, the first available one gets all of them.
-    :param primary_uri: connection string for the primary, with which the replicas are compared.
+        reads. Otherwise, the first available replica gets all reads.
+    :param primary_uri: connection string for the primary, to determine the lag of the replicas.
     :param max_lag: maximum lag of a replica in seconds, None for no limit.
     :param make_pool: returns a connection pool for a connection string.
     :param succession: shared with the connections to the primary.
@@ -220,7 +220,7 @@ class Replicas:
                 replica.pool.abandon()
         lineage = None if primary is None else primary.lineage
         if self._succession.is_outdated(self._lineage) or lineage not in (None, self._lineage):
-            # The old primary's positions cannot be compared with the new one's.
+            # The old primary's positions cannot be compared with the new primary's.
             self._lineage = lineage
             self._progress = PrimaryProgress()
         if not self._progress.has_data and primary is not None:
@@ -263,7 +263,7 @@ class Replicas:
         return await self._primary.run(message)
 
     async def stream(self, message: Message) -> AsyncGenerator[Rows, None]:
-        """Stream rows like ``Pool.stream``. Failures after the first batch are not repeated."""
+        """Stream rows like ``Pool.stream``. A read that fails after the first batch is not repeated."""
         if message.by_replica:
             guarded = _guarded(message)
             for replica in self._available(message):

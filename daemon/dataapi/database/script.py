@@ -1,4 +1,4 @@
-"""SQL of commands and of the setup, on blocking connections."""
+"""Runs SQL for commands and setup, on blocking connections."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PROBE_TIMEOUT = 2
 class ScriptError(Exception):
     """Raised when a statement fails or the database cannot be reached.
 
-    :ivar sqlstate: PostgreSQL's code, None if the database could not be reached.
+    :ivar sqlstate: PostgreSQL's error code, None if the database could not be reached.
     """
 
     def __init__(self, text: str, sqlstate: str | None = None) -> None:
@@ -53,7 +53,7 @@ class ScriptError(Exception):
 
 
 async def run_script(uri: str, text: str) -> Rows:
-    """Run SQL statements in a thread, committing each one, and return the last one's rows.
+    """Run SQL in a thread, as one transaction by default, and return the last statement's rows.
 
     :raises ScriptError: if a statement fails or the database cannot be reached.
     """
@@ -84,7 +84,7 @@ def _fetch_rows(connection: _Connection, text: str, values: Sequence[object]) ->
 
 @contextmanager
 def connected(uri: str) -> Iterator[Callable[[str, Sequence[object]], Rows]]:
-    """Yield a function that runs SQL with ``$1`` … parameters, and returns the last statement's rows.
+    """Yield a function that runs SQL with ``$1`` … parameters and returns the last statement's rows.
 
     :raises ScriptError: if a statement fails, or if the database cannot be reached or is too old.
     """

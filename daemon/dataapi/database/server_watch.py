@@ -45,8 +45,8 @@ select pg_catalog.set_config('role', 'pg_read_all_stats', true) where {MAY_SEE_S
 """
 """Query like ``SERVER_STATE`` that runs as ``pg_read_all_stats`` if the login role may set that role.
 
-The role is set because the login role need not inherit its privileges. It is local to the message, because a
-pooler may then assign the process to another client.
+The query sets the role because the login role may not inherit its privileges. The setting is local to the
+message, because a pooler may assign the process to another client afterwards.
 """
 
 
@@ -54,7 +54,7 @@ pooler may then assign the process to another client.
 class ServerState:
     """State of a server: its role, its replayed or written WAL position, and the lineage of that WAL.
 
-    A standby may be further ahead on its lineage than we can see.
+    A standby may be further ahead on its lineage than this state shows.
     """
 
     standby: bool
@@ -65,9 +65,9 @@ class ServerState:
 class ServerWatch:
     """Polls a server's state.
 
-    :param succession: if the connection string selects the current primary, rejects old primaries.
+    :param succession: rejects connections to old primaries, None to connect to any server.
     :ivar state: last state, None if the server does not respond.
-    :ivar trouble: why there is no state, "" if there is one.
+    :ivar trouble: reason why there is no state, "" otherwise.
     :ivar silent: whether the last query timed out.
     """
 
@@ -103,7 +103,7 @@ class ServerWatch:
         self.close()
 
     async def _connect(self) -> Connection | None:
-        """Return a connection, or None if there is none in time. Connecting continues in the background."""
+        """Return a connection, or None after a timeout. Connecting then continues in the background."""
         connection = self._connection
         if connection is None or connection.lost or self._is_refused(connection):
             self._drop()

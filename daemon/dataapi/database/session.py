@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 class SessionOptions:
     """How a pool's connections are used.
 
-    :ivar search_path: schemas to set for each message, empty for the login role's.
-    :ivar prepared_statements: whether to prepare statements. With None, statements are prepared except on
-        connections to poolers that do not support them.
+    :ivar search_path: schemas to set for each message, empty for the login role's search path.
+    :ivar prepared_statements: whether to prepare statements. If None, statements are prepared unless a pooler
+        does not support them.
     :ivar statement_timeout: timeout of callers' statements in seconds, unless their role, function or
         database has its own; None for no timeout. It does not apply to the daemon's own SQL.
     :ivar idle_time: seconds after which an unused connection is closed, None for never.
     :ivar lifetime: seconds after which a connection is replaced, None for never.
     :ivar query_log: logs callers' SQL, None to disable.
     :ivar comments: whether to prefix callers' statements with a comment that identifies the request.
-    :ivar lane: which statements share connections: short ones (``auto``), all that allow it (``always``), or
-        none (``off``).
+    :ivar lane: which statements share connections: short statements (``auto``), all statements that can
+        (``always``), or none (``off``).
     """
 
     search_path: tuple[str, ...] = ()
@@ -75,9 +75,9 @@ class SessionOptions:
 
 @dataclass(slots=True)
 class StartUp:
-    """Settings with which a pool's sessions start, after the first session has verified them.
+    """Settings that a pool's sessions start with, once the first session has verified them.
 
-    If a pooler or server rejects them, they are set in each message instead.
+    If a pooler or server rejects the settings, they are set in each message instead.
     """
 
     defaults: Defaults | None = None
@@ -89,14 +89,14 @@ class StartUp:
 
 
 TIME_LIMIT = 30
-"""Timeout of each statement of a shared message, in milliseconds."""
+"""Timeout of each statement on a shared connection, in milliseconds."""
 
 _IDLE_INTERVAL = 0.01
-"""Seconds between measurements of the share of idle time."""
+"""Seconds between measurements of the fraction of idle time."""
 
 
 class NeedsOwnConnection(Exception):
-    """Raised for a shared message that had no effect and must run again on its own connection."""
+    """Raised if a message on a shared connection had no effect and must run again on its own connection."""
 
 
 class Session:
@@ -104,9 +104,9 @@ class Session:
 
     :param token: makes the names of prepared statements unique.
     :ivar cancelling: whether a pending cancel request could affect the next statement.
-    :ivar opened: when the connection was established, by the reactor's clock.
-    :ivar shareable: whether several messages may be in progress: not through a pooler, not with Citus, and
-        not if statements are not prepared.
+    :ivar opened: reactor time when the connection was established.
+    :ivar shareable: whether several messages may be in progress. False through a pooler, with Citus, or if
+        statements are not prepared.
     """
 
     __slots__ = (
@@ -239,8 +239,8 @@ class Session:
     async def run(self, message: Message, *, anonymous: bool) -> Rows:
         """Run a message in one round trip. Raises the same errors as ``Pool.run``.
 
-        A rollback takes a second one. If the message fails because of settings left by a previous one, or an
-        invalid plan, it is sent again. That is safe, because it is one transaction.
+        A rollback takes a second round trip. If the message fails because of an invalid plan or a previous
+        message's settings, it is sent again. That is safe, because a message is one transaction.
         """
         self.uses += 1
         composer, connection, context = self._composer, self.connection, message.context
@@ -270,7 +270,7 @@ class Session:
         return rows
 
     async def run_shared(self, message: Message, *, anonymous: bool) -> Rows:
-        """Run a message with the lane's time limit, after those in progress. Raises the errors of ``run``.
+        """Run a message on a shared connection with ``TIME_LIMIT``. Raises the errors of ``run``.
 
         :raises NeedsOwnConnection: if the message had no effect and must run again on its own connection.
         """
@@ -297,10 +297,9 @@ class Session:
         return rows
 
     def _idle_share(self, now: float) -> float:
-        """Return the share of recent time in which this thread was idle. Measuring it is expensive.
+        """Return the fraction of recent time in which this thread was idle. Measuring it is expensive.
 
-        While the daemon is busy, results wait to be read. A long time then does not indicate a long
-        statement.
+        While the daemon is busy, results wait to be read, so a long time does not indicate a long statement.
         """
         before, used_before, share = self._idle
         if now - before > _IDLE_INTERVAL:
@@ -310,7 +309,7 @@ class Session:
         return share
 
     def _check_retry(self, message: Message, error: BaseException, began: float) -> None:
-        """Raise ``NeedsOwnConnection`` if running a shared message again is safe and useful.
+        """Raise ``NeedsOwnConnection`` if running a message on its own connection is safe and useful.
 
         :raises DatabaseUnavailable: if a write took effect on an altered connection.
         """
@@ -365,7 +364,7 @@ class Session:
             return await self.connection.send(self._composer.compose_own(statements, repeated=True))
 
     async def explained(self, error: ApiError, message: Message) -> ApiError:
-        """Return the error, or a clearer one if a write was sent to a standby."""
+        """Return the error, or a clearer error if a write was sent to a standby."""
         if error.code == errors.READ_ONLY and not message.read_only and await self._on_standby():
             return errors.standby()
         return error

@@ -1,6 +1,6 @@
 """SQL text: quoted identifiers, literals from the catalog, and parameters.
 
-Values from requests are never part of the text, so that it can be shared by all callers.
+Values from requests are never part of the text, so that all callers can share a statement.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 MAX_IDENTIFIER_BYTES = 63
-"""Maximum length of an identifier in bytes. PostgreSQL truncates longer ones."""
+"""Maximum length of an identifier in bytes. PostgreSQL truncates longer identifiers."""
 
 ERROR_MARKER = f"~dataapi-{os.urandom(8).hex()}~"
-"""Prefix of the values for which our statements raise errors on purpose.
+"""Prefix of the values in errors that our statements raise on purpose.
 
-Each process has its own, so that stored or sent values cannot match.
+The prefix is random, so that stored or sent values cannot match.
 """
 
 ALIAS = "t~"
@@ -38,7 +38,7 @@ def quote_identifier(name: str) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """Return a string literal that is valid for either value of ``standard_conforming_strings``."""
+    """Return a string literal that is valid with either setting of ``standard_conforming_strings``."""
     quoted = text.replace("'", "''")
     if "\\" in quoted:
         return " E'" + quoted.replace("\\", "\\\\") + "'"
@@ -98,7 +98,7 @@ def without_aliases(message: str) -> str:
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)*")
 # Settings that determine the identity and access mode of a message, or the encoding of its result.
 _RESERVED_SETTINGS = frozenset({"role", "session_authorization", "transaction_read_only", "client_encoding"})
-# Strings, identifiers, dollar quotes and comments come first: a ``$1`` in them is not a parameter.
+# Strings, identifiers, dollar quotes and comments come first, because a ``$1`` in them is not a parameter.
 _TOKEN = re.compile(
     r"""
       [eE]'(?:[^'\\]|''|\\.)*'
@@ -154,9 +154,10 @@ def opening(
 
     Its parameters are the role and the values of ``names``.
 
-    :param defaults: settings from the configuration, made before ``names``.
-    :param guarded: whether it fails if the transaction did not begin with the current defaults.
-    :param time_limit: timeout of each following statement in milliseconds, None to keep that of the settings.
+    :param defaults: settings from the configuration. They are set before ``names``.
+    :param guarded: whether the statement fails if the transaction did not begin with the current defaults.
+    :param time_limit: timeout of each following statement in milliseconds, None to keep the timeout in the
+        settings.
     :raises ValueError: if a setting is not allowed.
     """
     calls = [_call("role", "$1")]
@@ -178,7 +179,7 @@ def as_login_role(settings: tuple[tuple[str, str], ...], *, guarded: bool = Fals
 
 
 def _evaluate(calls: Sequence[str], guard: str = "") -> str:
-    """Return SQL that evaluates the calls in order, and returns one row without columns.
+    """Return a statement that evaluates the calls in order and returns one row without columns.
 
     :param guard: condition; the statement fails if it is false.
     """
@@ -193,7 +194,7 @@ def _evaluate(calls: Sequence[str], guard: str = "") -> str:
 
 
 LEFTOVERS = f"{ERROR_MARKER}the transaction began with settings that were left for the session: "
-"""Prefix of the value that the error of a guarded transaction quotes."""
+"""Prefix of the invalid boolean that PostgreSQL's error quotes if the guard is false."""
 
 
 def _guard(*, read_only: bool) -> str:
@@ -216,7 +217,7 @@ _MAX_ARGUMENTS = 100
 
 
 OWN_SETTINGS = (("search_path", OWN_SCHEMA), ("DateStyle", "ISO"))
-"""Settings for the daemon's and its commands' own SQL, on each connection.
+"""Settings for SQL of the daemon and its commands, on each connection.
 
 Unqualified names refer only to PostgreSQL's own objects, and dates are in a format that we can parse.
 """
@@ -232,7 +233,7 @@ RESTORE_SEARCH_PATH = (
 
 
 def _call(name: str, value: str) -> str:
-    # Qualified, because the search path may contain a schema with a function of the same name.
+    # The name is qualified, because the search path may contain another function of the same name.
     return f"pg_catalog.set_config('{name}',{value},true)"
 
 
@@ -295,7 +296,7 @@ def _without_comments(match: re.Match[str]) -> str:
 
 
 def comment(**members: str) -> str:
-    """Return an sqlcommenter comment with the members that are not empty. Values are percent-encoded."""
+    """Return an sqlcommenter comment with the non-empty members. Values are percent-encoded."""
     pairs = [f"{name}='{quote(value, safe='')}'" for name, value in sorted(members.items()) if value]
     return f"/*{','.join(pairs)}*/"
 

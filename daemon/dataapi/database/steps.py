@@ -1,7 +1,8 @@
 """Steps of a message: SQL statements with their values, sent in one round trip.
 
-PostgreSQL treats everything between two ``Sync`` messages as one implicit transaction. Role and settings are
-local to it. Values are sent separately in text format, and are never part of the SQL.
+PostgreSQL treats everything between two ``Sync`` messages as one implicit transaction. The role and the
+settings are local to the transaction. Values are sent separately in text format, and are never part of the
+SQL.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def rows(result: PGresult) -> Rows:
 
 
 def encode_values(values: Sequence[str | None]) -> list[bytes | None]:
-    """Return values as they are sent.
+    """Encode values for sending.
 
     :raises ApiError: if PostgreSQL cannot store a value.
     """
@@ -100,7 +101,7 @@ def encode_values(values: Sequence[str | None]) -> list[bytes | None]:
 
 
 def adapt_values(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
-    """Return Python values as they are sent, and the OIDs of their types.
+    """Return Python values encoded for sending, and the OIDs of their types.
 
     :raises TypeError: if psycopg does not support a type.
     :raises ApiError: if PostgreSQL cannot store a value.
@@ -132,8 +133,8 @@ _UNSAFE = re.compile(r"[^a-z0-9_]+")
 class Prepared:
     """A named prepared statement.
 
-    :ivar order: indexes of the values that it uses, None for all in order.
-    :ivar ready: whether it exists on the server, None until it was sent.
+    :ivar order: indexes of the values for its parameters, None for all values in order.
+    :ivar ready: whether the statement exists on the server, None until it is sent.
     """
 
     name: bytes
@@ -152,7 +153,8 @@ class Step(NamedTuple):
 
     :ivar values: values in text format, with None for NULL. None instead of a list if there are no values.
     :ivar types: OIDs of the values' types. PostgreSQL infers types that are 0 or missing.
-    :ivar prepared: the prepared statement to use. Without values, it is prepared and not run.
+    :ivar prepared: the prepared statement to use. If ``values`` is None, the statement is only prepared, not
+        run.
     """
 
     text: bytes
@@ -179,9 +181,8 @@ class PreparedStatements:
 
     Each statement is prepared per role, because PostgreSQL replans it whenever the role changes.
 
-    :ivar prefix: prefix of all names. It is unique, because an undetected pooler may mix the statements of
-        clients.
-    :ivar shared: whether a pooler provides the statements. A pooler shares statements with equal texts among
+    :ivar prefix: unique prefix of all names, because an undetected pooler may mix the statements of clients.
+    :ivar shared: whether a pooler manages the statements. A pooler shares statements with equal texts among
         its clients, so each text starts with the role.
     :ivar full: whether the limit for a connection to a pooler is reached.
     """
@@ -214,7 +215,7 @@ class PreparedStatements:
         return [one.deallocation for one in surplus if one.ready]
 
     def renew(self) -> None:
-        """Prepare all statements again. With a pooler, use new texts."""
+        """Prepare all statements again. Change their text if a pooler reuses statements with equal text."""
         self._statements.clear()
         self._edition = f"{self.prefix}{self._count} "
         self.surplus = [] if self.shared else [_ALL]
@@ -253,9 +254,9 @@ class Composer:
     """Composes the messages of one connection.
 
     A message that is a complete transaction starts with ``reset all``, to discard session settings of the
-    previous message before setting the role. This is too late for the defaults of transactions, which
-    PostgreSQL has already applied. So the setup statement verifies that they match. If they do not, it fails
-    (see ``errors.has_leftover_settings``), and the message is sent again as ``repeated``.
+    previous message before setting the role. This is too late for transaction defaults, because PostgreSQL
+    has already applied them. So the setup statement fails if the defaults do not match (see
+    ``errors.has_leftover_settings``), and the message is sent again with ``repeated``.
 
     :param prepared: prepared statements, None to prepare none.
     :cvar blocked: whether each message is an explicit transaction block. The sender ends it.
@@ -270,11 +271,12 @@ class Composer:
     def compose(
         self, message: Message, comment: str = "", *, repeated: bool = False, time_limit: int | None = None
     ) -> list[Step]:
-        """Return the steps of a message that is a complete transaction. With ``rollback``, it is left open.
+        """Return the steps of a message that is a complete transaction, or an open one with ``rollback``.
 
-        :param comment: prefix of its statements. They are then not prepared.
-        :param repeated: whether it is sent again after an error.
-        :param time_limit: timeout of each statement in milliseconds, None to keep that of the settings.
+        :param comment: prefix of the statements. Statements with a comment are not prepared.
+        :param repeated: whether the message is sent again after an error.
+        :param time_limit: timeout of each statement in milliseconds, None to keep the timeout in the
+            settings.
         """
         defaults, role, prepared = self._defaults, message.role, self.prepared
         if not role or role == "none":
@@ -345,7 +347,7 @@ class Composer:
         return steps + [self._unprepared(bound, comment) for bound in statements]
 
     def compose_own(self, statements: Sequence[Step], *, repeated: bool = False) -> list[Step]:
-        """Return the steps of the daemon's own SQL. It runs as the login role.
+        """Return the steps of the daemon's own SQL. The SQL runs as the login role.
 
         Only the setup statement is prepared, because it is always the same.
         """
@@ -397,7 +399,7 @@ def _as_login_role(defaults: Defaults, guarded: bool) -> Statement:
 
 
 def _unknown_role(role: str) -> DatabaseError:
-    """Return PostgreSQL's error for an unknown role. Used for ``none``: it would select the login role."""
+    """Return PostgreSQL's unknown-role error. ``none`` is rejected because it would select the login role."""
     headers = (("WWW-Authenticate", "Bearer"),)
     return DatabaseError(401, "22023", f'role "{role}" does not exist', headers=headers)
 

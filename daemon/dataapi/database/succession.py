@@ -1,7 +1,7 @@
 """Detects the most recently promoted primary, so that we never write to an old one.
 
 A promotion starts a new timeline of the same cluster. A server on an earlier timeline is an old primary that
-may still accept writes, or a standby of one.
+may still accept writes, or a standby of an old primary.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pg_catalog.pg_control_system() where not pg_catalog.pg_is_in_recovery()
 class Succession:
     """Tracks which server of a database was promoted last, as observed on connections.
 
-    Unrelated clusters are not compared, such as one restored from a dump.
+    Unrelated clusters, such as a cluster restored from a dump, are not compared.
     """
 
     def __init__(self) -> None:

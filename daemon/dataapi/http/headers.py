@@ -1,4 +1,4 @@
-"""HTTP headers: ``Accept``, ``Content-Type``, names, and which headers SQL may set."""
+"""Parsing of HTTP headers, and the rules for headers that SQL may set."""
 
 from __future__ import annotations
 

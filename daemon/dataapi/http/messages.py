@@ -15,7 +15,7 @@ STAGES = ("jwt", "parse", "plan", "transaction", "response")
 
 
 class StageEnd(NamedTuple):
-    """The end of a stage, by ``time.perf_counter``. A stage begins where the previous one ended."""
+    """The end of a stage, by ``time.perf_counter``. A stage begins when the previous stage ends."""
 
     name: str
     ended: float
@@ -42,7 +42,7 @@ class QueueWait(NamedTuple):
 
 
 class RoundTrip(NamedTuple):
-    """One message to PostgreSQL and its response, by ``time.perf_counter``.
+    """Times of one message to PostgreSQL and its response, by ``time.perf_counter``.
 
     :ivar text: SQL of the statements, "" if they only continue or end earlier ones.
     :ivar sqlstate: SQLSTATE if the statements failed, else "".
@@ -61,7 +61,7 @@ class Commit(NamedTuple):
 
 
 Fact = StageEnd | Identity | Operation | QueueWait | RoundTrip | Commit
-"""Something that a step reports about a request for logs, metrics, spans and headers."""
+"""A fact about a request, reported for logs, metrics, spans and headers."""
 
 
 def ignore(_fact: Fact) -> None:
@@ -69,11 +69,11 @@ def ignore(_fact: Fact) -> None:
 
 
 class RequestContext(NamedTuple):
-    """The parts of a request that accompany its statements.
+    """The parts of a request that are passed along with its statements.
 
     :ivar route: route pattern such as ``/rest/v1/{resource}``, "" if no route matched.
     :ivar traceparent: the caller's valid ``traceparent`` (W3C Trace Context), or "".
-    :ivar report: receives facts immediately, because a step that fails or is cancelled returns nothing.
+    :ivar report: called with each ``Fact`` immediately, because a failed or cancelled step returns nothing.
     :ivar background: whether no client waits for the response, as when a live query runs again.
     :ivar read_only: whether the transaction must not write, regardless of the request.
     """
@@ -95,7 +95,8 @@ NO_CONTEXT = RequestContext()
 def server_timing(started: float, facts: Iterable[Fact], ended: float, *, failed: bool) -> str:
     """Return the value of ``Server-Timing``: stages in order, in milliseconds.
 
-    Repeated stages, as in a batch, are summed. Statements end the stage ``transaction``.
+    The times of repeated stages, as in a batch, are added up. The end of a successful statement is the end
+    of a stage ``transaction``.
     See docs/reference/rest.md, Headers.
 
     :param failed: whether the request failed in its current stage.
@@ -141,7 +142,7 @@ class Request(NamedTuple):
 
 
 class Chunk:
-    """A piece of a body with its chunked framing (RFC 9112 section 7.1). Several clients may share it."""
+    """A piece of a response body as an encoded chunk (RFC 9112 section 7.1). Several clients may share it."""
 
     __slots__ = ("__weakref__", "framed", "plain")
 
@@ -188,7 +189,7 @@ class Reply(NamedTuple):
     """An HTTP response.
 
     :ivar stream: rest of the body after ``body``, produced while it is sent. An error before the first piece
-        becomes an error response; a later one truncates the body. Not run for ``HEAD``.
+        becomes an error response; a later error truncates the body. Not run for ``HEAD``.
     :ivar feed: rest of an open-ended body.
     :ivar reason: reason phrase of the status line, or None for the standard phrase.
     :ivar code: error code for the log, "" if there was no error.

@@ -1,4 +1,4 @@
-"""TLS of outgoing connections: the peer's certificate must be valid for the requested host.
+"""TLS for outgoing connections: the peer's certificate must be valid for the requested host.
 
 We verify it ourselves because Twisted accepts a certificate if its own verification raises an unexpected
 exception (docs/decisions/outgoing-tls.md).

@@ -33,7 +33,7 @@ def not_utf8(error: UnicodeDecodeError) -> ApiError:
 
 
 def path(text: str) -> str:
-    """Percent-decode a path except slashes and percent signs. ``segment`` decodes them.
+    """Percent-decode a path, except slashes and percent signs (see ``segment``).
 
     :raises ApiError: 400 if the path has an invalid escape, is not UTF-8 or contains U+0000.
     """

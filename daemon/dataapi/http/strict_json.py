@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 INVALID_JSON = (ValueError, RecursionError)
-"""Exceptions raised by decoding: malformed text, and nesting beyond Python's recursion limit."""
+"""Exceptions that decoding raises for malformed text, and for nesting beyond Python's recursion limit."""
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # JSON can contain these characters as escapes
 

@@ -1,1 +1,1 @@
-"""The process: assembly of its parts, start and stop, sockets, workers and configuration."""
+"""The daemon's processes: assembly, start and stop, sockets, workers and configuration."""

@@ -1,4 +1,4 @@
-"""Creates the parts of a process: projects, the site, and (imported late) webhooks."""
+"""Creates the components of a process: projects, the site, and webhooks (imported late)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ WEBHOOKS_DISABLED = "Webhooks are off: the configuration has no section [webhook
 
 
 class LazyWebhooks:
-    """Webhooks. If the configuration enables them, they are imported after the APIs have started.
+    """Webhooks, imported after the APIs have started if the configuration enables webhooks.
 
-    Importing them and loading the event catalogue takes a third as long as everything else at the start.
+    Importing the code and loading the event catalogue takes a third as long as the rest of startup.
 
     :param retries: whether this process retries creating the schema if the role lacked the privilege. Other
         processes wait until the schema exists.
@@ -63,7 +63,7 @@ class LazyWebhooks:
         if not self.enabled:
             return
         make = await deferToThread(_webhooks_part)
-        if self.enabled:  # a reload may have disabled them in the meantime
+        if self.enabled:  # a reload may have disabled webhooks in the meantime
             self._part = part = make(
                 self._reactor, self._settings, self._tracing, self._part, retries=self._retries
             )
@@ -145,7 +145,7 @@ def _webhooks_part() -> type[WebhooksPart]:
 
 
 class ProcessAssembly:
-    """Creates the parts of a process from the configuration."""
+    """Creates the components of a process from the configuration."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class ProcessAssembly:
         self._successions: dict[tuple[str | None, ...], Succession] = {}
 
     def project(self, settings: Project) -> ProjectPart:
-        """Create the part of a project. Parts with the same servers share a ``Succession``."""
+        """Create a project. It copies the ``Succession`` of the previous project with the same servers."""
         servers = settings.ref, settings.db_uri, settings.db_read_uri
         previous = self._successions.get(servers)
         part = ProjectPart(
@@ -218,10 +218,9 @@ def assemble(
     vitals: Vitals | None = None,
     number: int = 1,
 ) -> Process:
-    """Create the parts of this process: projects, webhooks, and the site that serves both.
+    """Create the components of this process: projects, webhooks, and the site that serves both.
 
-    :param vitals: vitals of a worker, to which its parent sends the state of all workers. None for a single
-        process.
+    :param vitals: receives the state of all workers from the parent. None for a single process.
     :param number: number of a worker. Only worker 1 retries creating the schema of webhooks.
     """
     tracing = tracing_of(os.environ)

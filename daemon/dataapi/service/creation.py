@@ -25,7 +25,7 @@ def settings_source(
 ) -> SettingsSource:
     """Return the source of settings that the options select.
 
-    :raises ConfigurationError: contains all mistakes.
+    :raises ConfigurationError: the configuration is invalid.
     """
     if demo:
         return _demo(overrides, directory)
@@ -64,7 +64,7 @@ def make_service(
     """Create the root service without starting it.
 
     :param journal: whether the log is systemd's journal.
-    :param observes: whether events of Twisted's logger are written to the log, too.
+    :param observes: whether events of Twisted's logger are also written to the log.
     """
     observer = line_observer(source.settings, writer, journal=journal)
     logging.getLogger().addHandler(StandardHandler(observer))

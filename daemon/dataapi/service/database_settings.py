@@ -41,7 +41,7 @@ order by s.setdatabase
 """Query for settings of the role, and then of the role in this database, in ascending precedence."""
 
 _CLEAR = "select set_config(name, '', true) from unnest($1::text[]) name"
-"""Clears the settings of the session, to find the settings that the function sets."""
+"""Clears the settings of the session, to find the settings that ``db-pre-config`` sets."""
 
 _FUNCTION_SETTINGS = """
 select name, current_setting(name, true) from unnest($1::text[]) name where current_setting(name, true) <> ''
@@ -56,7 +56,7 @@ def read_stored(project: Project) -> StoredSettings:
     with connected(project.db_uri) as fetch:
         # Settings must end with the transaction: a pooler may give the connection to other clients next.
         fetch("begin read only", ())
-        # The daemon does not wait longer for the settings, and other work needs the thread.
+        # The daemon stops waiting after this time, so a longer query would only occupy the thread.
         fetch("select set_config('statement_timeout', $1, true)", (f"{READ_WITHIN:.0f}s",))
         role_settings = tuple(DatabaseSetting(*row) for row in fetch(_ROLE_SETTINGS, (PREFIX,)))
         function = project.db_pre_config
@@ -94,11 +94,11 @@ def _with_stored_settings(project: Project) -> Project:
 
 
 class DatabaseSettings:
-    """A source that adds the settings in the databases to another source.
+    """Adds the settings in the databases to another source of settings.
 
     If a database is unavailable or its settings are invalid, its project keeps the settings that were read
-    last. If they have never been read, the project rejects all requests, because a function such as
-    ``db-pre-request`` may be among them. Other projects are not affected.
+    last. If the settings have never been read, the project rejects all requests, because the settings may
+    require a function such as ``db-pre-request``. Other projects are not affected.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class DatabaseSettings:
         self._configured: Settings | None = None
         self._complete: Settings | None = None
         self._failures: dict[str, str] = {}
-        # Shared, because a thread that waits for an unresponsive server cannot be stopped, and the pool has
-        # few threads.
+        # Concurrent reads are combined, because a thread that waits for an unresponsive server cannot be
+        # stopped, and the pool has few threads.
         self._reading: SingleFlights[Hashable, StoredSettings] = SingleFlights()
 
     @property

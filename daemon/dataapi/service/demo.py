@@ -32,7 +32,7 @@ DEMO_QUERY = (
 )
 
 _OWN_ADDRESSES = ("127.0.0.1", "::1")
-"""Private addresses to which the demo delivers. The console's test receivers have such addresses."""
+"""Private addresses that the demo may deliver to, for the console's test receivers."""
 
 _SCRIPT = Path(__file__).with_name("demo.sql")
 

@@ -54,8 +54,8 @@ create function _word_count(blog_post) returns int
     as $$ select cardinality(regexp_split_to_array(trim($1.body), '\s+')) $$;
 comment on function _word_count is e'@graphql({"name": "wordCount"})';
 
--- The advisor reports this table on purpose, so that the console's page Health has a finding to show: it has no
--- row level security, because everybody may read all of its rows.
+-- This table has no row level security, because everyone may read all rows. The advisor reports it, so that the
+-- console's Health page has a finding to show.
 create table leaderboard (
     id serial primary key,
     player text not null,

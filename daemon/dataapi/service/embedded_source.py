@@ -44,7 +44,7 @@ class Embedded(Configured):
 
 
 async def open_schemas(names: Iterable[str], administrator: str) -> None:
-    """Grant privileges as ``init`` does, in those schemas that exist and have no default privileges yet.
+    """Grant privileges as ``init`` does, in schemas that exist and have no default privileges yet.
 
     :raises ScriptError: the database reports an error.
     """

@@ -6,9 +6,9 @@ import gc
 from typing import Any
 
 OLDEST = 2
-"""The generation of long-lived objects. Only a full collection includes it."""
+"""Number of the oldest garbage collection generation. Only a full collection includes it."""
 FREEZE_AFTER = 2
-"""Number of collections of the next younger generation between two freezes of all objects."""
+"""Number of collections of the second-oldest generation after which all objects are frozen."""
 
 
 class ShortCollections:
@@ -25,7 +25,7 @@ class ShortCollections:
         self._counted = 0
 
     def start(self) -> None:
-        """Freeze all objects, and collect and freeze the surviving ones periodically.
+        """Freeze all objects. From time to time, collect garbage and freeze the surviving objects.
 
         Nothing is collected at the start: that would delay the first request by a tenth of a second, and free
         only the half megabyte that imports leave behind.
@@ -38,7 +38,7 @@ class ShortCollections:
             gc.callbacks.remove(self._count)
 
     def _count(self, phase: str, info: dict[str, int]) -> None:
-        """Count a collection. Python may call this in any thread."""
+        """Count a garbage collection. Python may call this method in any thread."""
         if phase == "stop" and info["generation"] == OLDEST - 1:
             self._counted += 1
             if self._counted == FREEZE_AFTER:

@@ -1,4 +1,4 @@
-"""Checks of a project's database and documents for ``check-config``, and of its roles at start."""
+"""Checks a project's database and documents for ``check-config`` and ``advise``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TABLES = (TableKind.ORDINARY, TableKind.PARTITIONED, TableKind.FOREIGN)
 
 
 class Severity(Enum):
-    """The severity of a finding. The value is the prefix of its line."""
+    """The severity of a finding. The value is the prefix of the printed line."""
 
     MISTAKE = ""
     WARNING = "warning: "
@@ -98,7 +98,7 @@ def _inspect_database(project: Project, fetch: Fetch) -> list[Finding]:
     existing = {name for (name,) in fetch(_EXISTING, (roles_of_requests(project),))}
     add(chain(_function_faults(project, fetch), role_faults(project, catalog, existing)))
     failing = [one for one in watches(fetch(WATCHES, ())) if one.fails]
-    add(f"writes to {one.table} fail for its watch {one.type}: {one.state}" for one in failing)
+    add(f"writes to {one.table} fail because of the watch {one.type}: {one.state}" for one in failing)
     add(chain(_superuser(catalog), _privileges_missing(project, catalog)), Severity.WARNING)
     if (
         project.db_channel_enabled is not False
@@ -208,7 +208,7 @@ def _pooler_findings(project: Project, fetch: Fetch) -> Iterator[Finding]:
 
 
 def _in_statement_mode(uri: str) -> bool:
-    """Return whether the connection is closed when it begins a transaction."""
+    """Return whether BEGIN closes the connection, as with a pooler in statement mode."""
     ended = False
     with suppress(ScriptError), connected(uri) as fetch:
         ended = True

@@ -34,7 +34,7 @@ GRACE = 30.0
 
 
 class ServedPart(Protocol):
-    """A part of the daemon that uses a database."""
+    """A component of the daemon that uses a database."""
 
     async def start(self) -> None:
         """Start. An unavailable database is not an error."""
@@ -90,7 +90,7 @@ class DrainableSite(Protocol):
 
 
 class Assembly(Protocol):
-    """Creates the parts of a process."""
+    """Creates the components of a process."""
 
     def project(self, settings: Project) -> ServedProject: ...
 
@@ -222,7 +222,7 @@ class Process:
         Projects and webhooks with unchanged settings keep running.
         """
         failures: dict[str, str] = {}
-        # The start holds this lock until it has created the site.
+        # ``start`` holds this lock until the site has been created.
         await self._changing.run(lambda: Deferred.fromCoroutine(self._configure(settings, failures)))
         return failures
 

@@ -61,7 +61,7 @@ LIVE_CHANNEL = "dataapi-live"
 """Channel of notifications about changed rows. The payload is the name of the table."""
 
 FIRST_CATALOG_WITHIN = 5.0
-"""Maximum wait for the first catalog at start, in seconds. Without a catalog, requests get 503."""
+"""Maximum wait for the first catalog at startup, in seconds. Without a catalog, requests get 503."""
 
 
 class ProjectPart:
@@ -69,8 +69,8 @@ class ProjectPart:
 
     :param reconfigure: called with None when a notification requests a reload, and with the project's
         reference while the settings in its database are unavailable.
-    :param succession: what an earlier part knows about the succession of servers.
-    :param tools: whether tools of agents may write, or None if agents have no endpoint.
+    :param succession: promotions that an earlier ``ProjectPart`` observed.
+    :param tools: whether MCP tools may write, or None if MCP is disabled.
     :ivar apis: None until the project has started.
     """
 
@@ -134,7 +134,7 @@ class ProjectPart:
         )
 
     def _leave_server(self, server: dict[str, str]) -> None:
-        """Abandon the connections to an unresponsive server, because another one has become the primary."""
+        """Abandon the connections to an unresponsive server, because another server is now the primary."""
         self._pool.leave_server(server)
         if self._listener is not None:
             self._listener.leave_server(server)
@@ -266,7 +266,7 @@ class ProjectPart:
                 _log.error("{project}: {fault}", project=self.ref, fault=self._pooler_fault())
 
     def _pooler_fault(self) -> str | None:
-        """Return which settings do not work through the pooler, or None."""
+        """Return advice if settings do not work through the pooler, or None."""
         project, listener = self.settings, self._listener
         return pooler_advice(
             prepared=project.db_prepared_statements and self._pool.pooled and self._loses_statements,
@@ -294,8 +294,8 @@ class ProjectPart:
         """Reload the persisted documents, the published keys and, over new connections, the catalog.
 
         :return: the generation of the catalog.
-        :raises ApiError: the catalog could not be read. The previous one stays in use.
-        :raises ReloadError: the keys could not be read. The previous ones stay in use.
+        :raises ApiError: the catalog could not be read. The previous catalog stays in use.
+        :raises ReloadError: the keys could not be read. The previous keys stay in use.
         """
         if self.apis is not None:
             await self.apis.documents.load()

@@ -177,10 +177,10 @@ def removal_sql(*, webhooks: bool) -> str:
     """Return a transaction that undoes ``setup_sql``.
 
     Roles that are used in other databases of the cluster are not dropped, but lose their privileges in this
-    one.
+    database.
 
-    :param webhooks: whether to drop the watches of tables and the schema ``webhooks``. Otherwise, the current
-        user becomes their owner.
+    :param webhooks: whether to drop the watches on tables and the schema ``webhooks``. If false, the current
+        user becomes the owner of the watches and the schema.
     """
     roles = ", ".join(f"'{role}'" for role in (LOGIN_ROLE, *REQUEST_ROLES))
     drop_webhooks = _DROP_WEBHOOKS if webhooks else ""

@@ -1,4 +1,4 @@
-"""Checks of the servers of ``db-read-uri`` for ``check-config``."""
+"""Checks the servers of ``db-read-uri`` for ``check-config``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The root service of the daemon: starts the parts in order and stops them in reverse.
+"""The root service of the daemon: starts components in order, and stops them in reverse order.
 
 Sockets are bound first, while the process is privileged. Then come the embedded PostgreSQL (if any), the
 request server (this process or its workers), the admin listener, and the notification of systemd. A failed
@@ -53,7 +53,7 @@ RELOAD_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class RequestServer(DaemonControl, Protocol):
-    """Serves the public sockets: this process, or its workers."""
+    """Serves the public sockets, in this process or in workers."""
 
     async def start(self) -> None: ...
 
@@ -233,7 +233,7 @@ class RootService(Service):
         _log.info("stopped")
 
     async def _delay(self) -> None:
-        """Keep serving until proxies know that the daemon stops, then accept the connections still queued."""
+        """Keep serving until proxies have noticed the shutdown, then accept the queued connections."""
         assert self._server is not None, "it serves"
         await self._server.drain()
         await deferLater(self._reactor, self._settings.shutdown_delay)
@@ -354,7 +354,7 @@ def _skip_logged_error(
 
 
 async def _logged(part: str, stop: Callable[[], Awaitable[None]]) -> None:
-    """Stop a part. Log a failure, so that the remaining parts are still stopped."""
+    """Stop a component. Log failures, so that the other components are still stopped."""
     try:
         await stop()
     except Exception:

@@ -1,4 +1,4 @@
-"""Sources of settings, such as a configuration whose databases run elsewhere."""
+"""Interface of settings sources, and the source that loads a configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from twisted.internet.threads import deferToThread
 from dataapi.settings import Settings
 
 Reconfigure: TypeAlias = Callable[[str | None], None]
-"""Requests a reload of the configuration (None), or of the settings in a project's database (its reference).
+"""Requests a reload of the settings in the database of the project with this reference, or of the
+configuration if the reference is None.
 """
 
 
@@ -32,7 +33,7 @@ class SettingsSource(Protocol):
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Errors of the settings that were read last, by project reference."""
+        """Errors from the last read of the settings in databases, by project reference."""
 
     def announce(self) -> None: ...
 
@@ -41,7 +42,7 @@ class SettingsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A configuration whose databases run elsewhere. ``load`` reads it again, and blocks."""
+    """Settings from a configuration with existing databases. ``load`` reads it again, and blocks."""
 
     settings: Settings
     load: Callable[[], Settings]

@@ -44,7 +44,7 @@ _ACCEPT_BATCH = 64
 _DEFER = 0.002
 """Maximum wait for a less busy worker to accept a connection, in seconds."""
 _ABSENT = 2**31 - 1
-"""Connection count of a worker that accepts no connections."""
+"""Connection count that marks a worker as not accepting connections."""
 
 
 _HANDSHAKE = 0.2
@@ -63,7 +63,7 @@ _UNUSED_TTL = 255
 
 
 def allow_open_files() -> None:
-    """Raise this process's limit of open files to the hard limit.
+    """Raise this process's limit on open files to the hard limit.
 
     The soft limit is low by default, for the sake of programs that use ``select()``.
     """
@@ -72,7 +72,7 @@ def allow_open_files() -> None:
 
 
 class StartFailed(Exception):
-    """Raised when a part of the daemon cannot start. The message is for the operator."""
+    """Raised when a component of the daemon cannot start. The message is for the operator."""
 
     @property
     def status(self) -> int:
@@ -111,7 +111,7 @@ class ConnectionShare:
 
     @property
     def is_due(self) -> bool:
-        """Whether this worker should accept: no other one has notably fewer connections."""
+        """Whether this worker should accept, because no other worker has notably fewer connections."""
         minimum = min(self._counts)
         return self._counts[self._worker] <= minimum + minimum // 8
 
@@ -318,7 +318,7 @@ class Acceptor:
             self._log_exhaustion(error)
             return False
         with connection:
-            _require_ttl(connection, 0)  # the listening socket's value is inherited
+            _require_ttl(connection, 0)  # the minimum TTL is inherited from the listening socket
             try:
                 self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
             except OSError as error:
@@ -356,6 +356,6 @@ class Acceptor:
         self._reactor.addReader(self)
 
     def _accept_anyway(self) -> None:
-        """Accept a connection that no other worker has accepted: a less busy worker may be blocked."""
+        """Accept a connection that no other worker accepted, because a less busy worker may be blocked."""
         self._resume_accepting()
         self._accept()

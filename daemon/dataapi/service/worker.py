@@ -122,7 +122,7 @@ class Worker(LineOnlyReceiver):
 
     @staticmethod
     def _error(failure: Failure) -> Mapping[str, Any]:
-        _log.failure("a request of the parent failed", failure)
+        _log.failure("a request from the parent process failed", failure)
         return {"error": failure.getErrorMessage()}
 
     def _send(self, document: Mapping[str, Any]) -> None:

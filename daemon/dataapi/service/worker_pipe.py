@@ -36,7 +36,7 @@ class WorkerGone(Exception):
 class Assignment:
     """The first message to a worker. ``listen`` contains the endpoint strings of its sockets.
 
-    Their descriptors start at ``FIRST_SOCKET``.
+    The sockets' descriptors start at ``FIRST_SOCKET``.
     """
 
     number: int

@@ -36,7 +36,7 @@ _RELOAD_WITHIN = 120.0
 _DRAIN_WITHIN = 1.0
 
 STUCK_AFTER_BEATS = 2
-"""Number of consecutive missed heartbeats until a worker counts as stuck."""
+"""Number of consecutive missed heartbeats after which a worker is considered stuck."""
 
 
 class WorkerProcess(ProcessProtocol):
@@ -96,7 +96,7 @@ class WorkerProcess(ProcessProtocol):
             self._query("known", workers=replace(workers, own=self.number).as_json())
 
     def check(self) -> None:
-        """Make the worker check its databases, unless it is doing so. ``last_state`` is updated later."""
+        """Make the worker check its databases, unless a check is pending. ``last_state`` is updated later."""
         if "state" not in self._pending:
             self._query("state")
 
@@ -162,7 +162,7 @@ class WorkerProcess(ProcessProtocol):
             self._not_started(self.refusal)
         elif not self.started.called:
             self.serves = True
-            # The reply to the last heartbeat contained the state before the worker was ready.
+            # The reply to the last heartbeat contained the state from before the worker was ready.
             self.last_state = state_from_json(document["state"])
             self.started.callback(None)
 

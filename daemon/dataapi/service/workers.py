@@ -35,11 +35,11 @@ _KILL_AFTER = GRACE + 10.0
 BEAT = 1.0
 """Seconds between heartbeats. Timeouts count heartbeats, not seconds, because the machine may sleep."""
 KILL_AFTER_BEATS = 15
-"""Number of consecutive missed heartbeats until a worker is killed."""
+"""Number of consecutive missed heartbeats before a worker is killed."""
 KILL_STARTING_AFTER_BEATS = 60
-"""Number of consecutive missed heartbeats until a starting worker is killed."""
+"""Number of consecutive missed heartbeats before a starting worker is killed."""
 _MAX_DEATHS = 5
-"""Number of consecutive deaths of workers that have not served yet, at which the start fails."""
+"""Number of consecutive exits after which startup fails, if the worker has never accepted requests."""
 
 _PARENT_ONLY = (
     "NOTIFY_SOCKET",
@@ -56,7 +56,7 @@ def restart_wait(deaths: int) -> float:
 
 
 class Workers:
-    """The operations on worker processes that the root service and the admin listener use."""
+    """Starts, supervises, queries and stops the worker processes."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Workers:
         return merge([own, self._departed, *counts, *snapshots.values()])
 
     async def catalogs(self) -> Mapping[str, Any]:
-        """Return the catalogs of one worker that responds. All workers converge on the same ones."""
+        """Return the catalogs of one worker that responds. All workers converge on the same catalogs."""
         stuck = self._stuck()
         for worker in self._running.values():
             if worker.serves and worker not in stuck:

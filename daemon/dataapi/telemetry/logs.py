@@ -43,7 +43,7 @@ _SECRETS = (
     (re.compile(r"\bsb_secret_\w+"), _HIDDEN),
 )  # fmt: skip
 _SHORTEST_SECRET = 6
-"""Shorter configured values are not redacted: the password ``app`` would blank half the log."""
+"""Minimum length of redacted configuration values. The password ``app`` would blank half the log."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Invisible characters, and characters that control a terminal."""
@@ -82,7 +82,7 @@ def record_of(event: LogEvent, current_request: str, redact: Callable[[str], str
         name: value
         for name, value in event.items()
         if not name.startswith(("log_", "_")) and name != "request_id" and name not in _LEGACY
-        # If a field is the whole message, it would only repeat the message.
+        # Omit a field that only repeats the message.
         if event.get("log_format") != f"{{{name}}}"
     }
     return LogRecord(
@@ -125,7 +125,7 @@ def as_json(record: LogRecord) -> str:
         line.setdefault(name, value)
     if record.traceback is not None:
         line["traceback"] = record.traceback
-    # These characters occur only in strings, in which JSON allows escapes.
+    # Unprintable characters occur only in strings, where JSON allows escapes.
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=repr)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 

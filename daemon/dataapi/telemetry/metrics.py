@@ -1,6 +1,7 @@
 """Metrics: plain numbers while requests run, Prometheus families when ``/metrics`` is scraped.
 
-Each process takes a ``Snapshot`` of its values. Workers' snapshots are merged with each family's function.
+Each process takes a ``Snapshot`` of its values. Workers' snapshots are merged with each family's ``merge``
+function.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ FAMILIES: Mapping[str, Metric] = {
         "Seconds that requests waited for a database connection.", ("area",), histogram=True
     ),
     "dataapi_request_database_seconds": Metric(
-        "Seconds that statements of requests took, including the network.", ("area",), histogram=True
+        "Duration of the SQL statements of requests in seconds, including the network.",
+        ("area",),
+        histogram=True,
     ),
     "dataapi_request_daemon_seconds": Metric(
         "Seconds of request time spent outside the queue and the database.",
@@ -88,7 +91,7 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_pool_connects_total": Metric("Database connections opened.", ("project",)),
     "dataapi_pool_cancels_total": Metric("Statements cancelled because the request ended.", ("project",)),
     "dataapi_lane_messages_total": Metric(
-        "Messages on shared database connections, by outcome: shared, or returned to their own connection.",
+        "Messages on shared connections, by outcome: shared, or returned (run on their own connection).",
         ("project", "outcome"),
     ),
     "dataapi_lane_in_progress": Metric("Messages in progress on shared database connections.", ("project",)),
@@ -113,7 +116,7 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_live_cohorts": Metric("Groups of live queries that share a result.", ("project",)),
     "dataapi_live_looks_total": Metric("Polls for changes in the database.", ("project",)),
     "dataapi_live_polls_total": Metric(
-        "Live queries run again, by outcome: changed, unchanged or failed.", ("project", "outcome")
+        "Re-executions of live queries, by outcome: changed, unchanged or failed.", ("project", "outcome")
     ),
     "dataapi_live_sent_bytes_total": Metric("Bytes of events sent to live queries.", ("project",)),
     "dataapi_live_held_bytes": Metric("Bytes of events that wait to be sent to clients.", ("project",)),
@@ -148,7 +151,7 @@ FAMILIES: Mapping[str, Metric] = {
         ("organization", "outcome"),
     ),
     "dataapi_webhooks_failing_endpoints": Metric(
-        "Endpoints with no successful attempt since a delivery failed permanently.", (), max
+        "Endpoints with a permanently failed delivery and no later successful attempt.", (), max
     ),
     "dataapi_webhooks_attempt_seconds": Metric(
         "Seconds that an attempt took, from the name lookup to the end of the response.",
@@ -166,7 +169,7 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_process_cpu_seconds_total": Metric("Processor time of the serving processes, in seconds."),
     "dataapi_process_resident_memory_bytes": Metric("Resident memory of the serving processes, in bytes."),
     "dataapi_event_loop_delay_seconds": Metric(
-        "Seconds that a timer fires late, sampled once a second.", histogram=True
+        "Seconds by which a timer fires late, sampled once a second.", histogram=True
     ),
     "dataapi_workers": Metric("Running worker processes."),
     "dataapi_workers_stuck": Metric("Worker processes that do not respond."),
@@ -187,7 +190,7 @@ FAMILIES: Mapping[str, Metric] = {
         "Same as dataapi_cache_lookups_total for verified tokens, under PostgREST's name."
     ),
     "pgrst_jwt_cache_hits_total": Metric(
-        "Same as dataapi_cache_lookups_total for hits of verified tokens, under PostgREST's name."
+        "Same as dataapi_cache_lookups_total for cache hits of verified tokens, under PostgREST's name."
     ),
     "pgrst_jwt_cache_evictions_total": Metric(
         "Same as dataapi_cache_evictions_total for verified tokens, under PostgREST's name."
@@ -249,7 +252,7 @@ def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
 
 
 def counted(snapshot: Snapshot) -> Snapshot:
-    """Return the counters and histograms. They must remain in the totals after their worker has ended."""
+    """Return the counters and histograms. Totals must include their values after the worker has ended."""
     return {
         name: series
         for name, series in snapshot.items()

@@ -47,7 +47,7 @@ class ProjectState:
     :ivar generation: generation of the current catalog, or None before the first one is loaded.
     :ivar problems: malformed directives and persisted documents, and name clashes: ``location: message``.
     :ivar reason: why the project is not ready, or None.
-    :ivar fault: why its settings cannot work with this database, or None.
+    :ivar fault: why the project's settings cannot work with the database, or None.
     :ivar changes: how schema changes are detected: by notifications, by polling if notifications are not
         possible (as on a standby), or only on request.
     :ivar replicas: servers of ``db-read-uri``. If there are none, the primary serves reads.
@@ -96,7 +96,7 @@ class DaemonState:
     """Whether a process, or all workers together, can handle requests.
 
     :ivar starting: whether the daemon does not accept requests yet.
-    :ivar draining: whether the daemon is stopping and should get no more requests.
+    :ivar draining: whether the daemon is stopping and should receive no more requests.
     :ivar workers: number of processes that accept requests.
     :ivar stuck: numbers of the worker processes that do not respond.
     :ivar requires_all: whether all projects have to be ready, instead of any.
@@ -138,7 +138,7 @@ class DaemonState:
         return "; ".join([status, *problems])
 
     def for_projects(self, refs: Collection[str]) -> DaemonState:
-        """Return the daemon's state, restricted to these projects. It is ready only if all of them are.
+        """Return the daemon's state, restricted to these projects. It is ready only if all projects are.
 
         :raises KeyError: if a project does not exist.
         """

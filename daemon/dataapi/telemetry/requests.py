@@ -37,7 +37,7 @@ class CompletedRequest(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Summary of a request's facts.
+    """Summary of the facts recorded about a request.
 
     :ivar role: role of the caller, "" before authentication.
     :ivar subject: ``sub`` of the caller's token, or "".
@@ -55,7 +55,7 @@ class Summary(NamedTuple):
 
 
 def summary_of(facts: Iterable[Fact]) -> Summary:
-    """Return the summary of a request's facts. Optimized, because it runs for every request."""
+    """Summarize the facts recorded about a request. Optimized, because it runs for every request."""
     role = subject = operation = sqlstate = ""
     queued = database = 0.0
     for fact in facts:
@@ -111,7 +111,7 @@ class _Times:
 
 
 class RequestMetrics:
-    """Counts requests and measures their times."""
+    """Counts and times requests."""
 
     def __init__(self) -> None:
         self._counts: dict[_Series, int] = {}

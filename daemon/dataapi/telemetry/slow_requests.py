@@ -15,9 +15,9 @@ RETENTION = 900.0
 
 @dataclass(frozen=True, slots=True)
 class SlowRequest:
-    """A slow request. Times are in seconds. ``at`` is when it was completed, in Unix seconds.
+    """A slow request. Times are in seconds. ``at`` is the time of completion, in Unix seconds.
 
-    ``queued`` was spent waiting for a connection, ``database`` on round trips to the database.
+    ``queued`` is the time spent waiting for a connection, ``database`` the time of database round trips.
     """
 
     id: str

@@ -1,6 +1,6 @@
 """Spans of requests and delivery attempts, exported by OpenTelemetry's SDK.
 
-The extra ``otel`` installs the SDK. It is only imported if the environment configures a collector.
+The extra ``otel`` installs the SDK. It is imported only if the environment configures a collector.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Tracing:
             "http.route": route,
             "error.type": completed.code,
             "dataapi.role": summary.role,
-            # OpenTelemetry's names of a GraphQL operation and of an agent's tool.
+            # OpenTelemetry's attributes for a GraphQL operation and an agent's tool.
             "gen_ai.tool.name" if completed.area == "mcp" else "graphql.operation.name": summary.operation,
         }
         attributes.update((name, value) for name, value in known.items() if value)
@@ -136,7 +136,7 @@ class Tracing:
             _log.warn("the collector did not accept the last spans within {seconds} s", seconds=STOP_TIMEOUT)
 
     def _log_failure(self) -> None:
-        # Log only the first failure, because every request would log the same one.
+        # Log only the first failure, because every request would log the same failure.
         if not self._failed:
             self._failed = True
             _log.failure("cannot create a span; further failures are not logged")

@@ -15,7 +15,7 @@ _SEE_LOG = "see the log, or /ready on the admin listener"
 
 @dataclass(frozen=True, slots=True)
 class WorkersState:
-    """Numbers of the daemon's worker processes.
+    """The daemon's worker processes, identified by number.
 
     :ivar configured: how many workers the configuration requests.
     :ivar serving: workers that accept requests and respond to their parent.

@@ -1,6 +1,6 @@
 """The admin listener, which must not be public: probes, metrics, catalogs, version, and ``POST /reload``.
 
-The listener is a Klein application on twisted.web. It receives few requests, so its speed matters little.
+The listener is a Klein application on twisted.web. It receives few requests, so speed matters little.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _unmatched(request: Request, error: BaseException | None, paths: Sequence[st
 
 
 def _reject_foreign(request: Request) -> Reply | None:
-    """Return the response to a request that may come from a page of another site, or None.
+    """Return the response to a request that may come from a page on another site, or None.
 
     Another site can point its own name to this machine (DNS rebinding), so requests from this machine must
     use one of the machine's own names. Clients on other machines may use any name.
@@ -143,7 +143,7 @@ def _reject_foreign(request: Request) -> Reply | None:
         message = f"unknown Host {host}: use an IP address, localhost or the name of this machine"
         return _json(403, {"message": message})
     if request.method == b"POST" and (is_of_another_site(headers) or is_of_another_origin(headers)):
-        return _json(403, {"message": "requests from pages of other sites are not allowed"})
+        return _json(403, {"message": "requests from pages on other sites are not allowed"})
     return None
 
 
@@ -156,7 +156,7 @@ class _AdminSite(Site):
         return super().getResourceFor(request)
 
     def log(self, request: Request) -> None:
-        """Log nothing: probes and scrapes are frequent."""
+        """Log nothing, because probes and scrapes are frequent."""
 
 
 def make_admin_site(

@@ -9,7 +9,7 @@ from twisted.internet.protocol import Factory
 
 
 class AdminListener(Factory):
-    """Creates the site when the first client connects, because that imports twisted.web and Klein."""
+    """Creates the site when the first client connects, because creating it imports twisted.web and Klein."""
 
     noisy = False
 

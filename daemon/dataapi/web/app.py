@@ -106,7 +106,8 @@ class ProjectApis:
     """The GraphQL and REST APIs of a project, its persisted documents, and the backend for the routes.
 
     :param live: creates the live queries, or None if they are disabled.
-    :param tools: creates the tools of agents from the handler of REST requests, or None if they are disabled.
+    :param tools: creates the tools for agents from the handler of REST requests, or None if they are
+        disabled.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class ProjectApis:
         )
 
     def _make_engine(self) -> Engine:
-        from dataapi.graphql.engine import Engine  # noqa: PLC0415 - takes as long as the rest of the start
+        from dataapi.graphql.engine import Engine  # noqa: PLC0415 - takes as long as the rest of startup
 
         watcher = self._watcher
         return Engine(
@@ -197,7 +198,7 @@ def make_site(
     :param webhooks: the management API of webhooks, or None if its paths should not exist.
     :param receivers: whether the console offers test receivers. Test receivers require a single process.
     :param now: returns Unix seconds, for the ``Date`` header.
-    :param ids: request ids for requests without one (default: unique in this process).
+    :param ids: request ids for requests without ``X-Request-Id`` (default: unique in this process).
     """
 
     def load() -> DeclaredRoutes:

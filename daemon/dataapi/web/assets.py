@@ -40,7 +40,7 @@ _ENCODINGS = {"br": ".br", "gzip": ".gz", "identity": ".gz"}
 
 
 class Assets:
-    """The files of a package. Each is read in a thread when it is first requested."""
+    """The files of a package. Each file is read in a thread when it is first requested."""
 
     def __init__(self, package: str, page: str = "index.html") -> None:
         self._folder = files(package) / "assets"

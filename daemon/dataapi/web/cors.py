@@ -36,7 +36,7 @@ _VARIES = (("Vary", "Origin"),)
 def readable(request: Request, origins: Sequence[str]) -> Headers:
     """Return the headers that let the request's origin read the response, including errors.
 
-    If ``origins`` is empty, any origin may read it.
+    If ``origins`` is empty, any origin may read the response.
     """
     if not origins:
         return _READABLE

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dataapi.webhooks.management.errors import Issue
 
 _TOKEN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""Error codes that are valid in a header. Database functions may raise codes that are not."""
+"""Error codes that are valid in a header. Database functions may raise invalid codes."""
 
 JSON = "application/json; charset=utf-8"
 
@@ -32,7 +32,7 @@ after this name.
 
 @dataclass(frozen=True, slots=True)
 class ProtocolFamily:
-    """The paths of a protocol, and how it responds.
+    """The paths, methods, limits and error format of a protocol.
 
     :ivar name: label for logs and metrics.
     :ivar own_options: whether the handlers handle ``OPTIONS`` requests other than preflights.
@@ -155,7 +155,7 @@ def _reply(error: ApiError, media_type: str, members: Mapping[str, Any], proxy: 
 
 
 _MAX_GRAPHQL = 1_048_576
-"""Maximum size of a GraphQL request or of a message of an agent, in bytes. Parsing blocks other requests."""
+"""Maximum size of a GraphQL request or an agent's message, in bytes. Parsing blocks other requests."""
 
 GRAPHQL = ProtocolFamily(
     "graphql", "/graphql/", ("GET", "POST", "HEAD", "OPTIONS"), False, graphql_error, max_body=_MAX_GRAPHQL

@@ -16,7 +16,7 @@ from dataapi.web.routing import Handler, Route, form_of
 
 def route(app: Klein, rule: str) -> Callable[[Handler], Handler]:
     """Declare a handler. It is called with the backend, the request and the arguments of the rule."""
-    # According to Klein's types, handlers receive requests of twisted.web.
+    # According to Klein's types, handlers receive twisted.web requests.
     return cast("Callable[[Handler], Handler]", app.route(rule, strict_slashes=False))
 
 

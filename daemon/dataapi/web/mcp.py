@@ -25,7 +25,7 @@ def declare(app: Klein) -> None:
         request.context.report(StageEnd("jwt", time.perf_counter()))
         return await backend.tools.handle(request, caller)
 
-    # Clients request one or the other of these paths.
+    # Clients request either of these paths.
     @route(app, METADATA.prefix)
     @route(app, f"{METADATA.prefix}{MCP.prefix}")
     async def protected_resource(backend: Backend, request: Request) -> Reply:
@@ -41,11 +41,11 @@ def declare(app: Klein) -> None:
 
 
 def check_page(project: Project, request: Request) -> None:
-    """Reject pages from other origins, such as a site whose name resolves to this machine (DNS rebinding).
+    """Reject requests from other origins, such as a site whose name resolves to this machine (DNS rebinding).
 
     :raises ApiError: 403.
     """
     origin = request.headers.get("origin")
     if origin is not None and origin not in project.server_cors_allowed_origins:
-        hint = "Pages need their origin in server-cors-allowed-origins."
-        raise ApiError(403, "CROSS_ORIGIN_REQUEST", "Pages of this origin may not use the tools", hint=hint)
+        hint = "Add the origin to server-cors-allowed-origins."
+        raise ApiError(403, "CROSS_ORIGIN_REQUEST", "Pages from this origin may not use the tools", hint=hint)

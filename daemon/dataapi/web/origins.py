@@ -1,4 +1,4 @@
-"""Detects requests from this machine, and requests that a page of another site sent through a browser."""
+"""Detects requests from this machine, and requests that a page on another site sent through a browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OWN = ("same-origin", "none")
 
 
 def is_of_another_site(headers: Mapping[str, str]) -> bool:
-    """Return whether a page of another site sent the request, according to the browser."""
+    """Return whether a page on another site sent the request, according to the browser."""
     return headers.get("sec-fetch-site", "none") not in _OWN
 
 

@@ -1,4 +1,4 @@
-"""The pipeline of every request: limits, route, API key, handler, response, observer."""
+"""Processes every request: limits, route, API key, handler, response, observer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ Observe = Callable[[CompletedRequest], object]
 class Deadlines:
     """Cancels work that takes too long. All work has the same limit (in seconds), so one timer suffices.
 
-    The timer keeps running after all work has ended, because new work often follows. ``rest`` stops it.
+    The timer keeps running after all work has ended, because new work often follows. ``rest`` stops the
+    timer.
     """
 
     def __init__(self, clock: IReactorTime, limit: float) -> None:
@@ -72,7 +73,7 @@ class Deadlines:
         self._timer: IDelayedCall | None = None
 
     def begin(self, work: Deferred[Any]) -> None:
-        """Start the timeout of some work. Call ``end`` when the work has ended."""
+        """Start the timeout of a ``Deferred``. Call ``end`` when its work has ended."""
         self._ends[work] = self._clock.seconds() + self.limit
         if self._timer is None:
             self._timer = self._clock.callLater(self.limit, self._expire)
@@ -93,7 +94,7 @@ class Deadlines:
     async def with_timeouts(
         self, items: AsyncGenerator[T, None], late: Callable[[], Exception]
     ) -> AsyncGenerator[T, None]:
-        """Yield the items, with a separate timeout for each. ``late`` creates the exception to raise."""
+        """Yield the items, with a separate timeout for each item. ``late`` creates the exception to raise."""
         end_of_items = object()
         while True:
             step = Deferred.fromCoroutine(next_item(items, end_of_items))
@@ -128,7 +129,7 @@ class Pipeline:
 
     :param seconds: clock for durations.
     :param now: returns Unix seconds, for the ``Date`` header.
-    :param ids: request ids for requests without one.
+    :param ids: request ids for requests without ``X-Request-Id``.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Pipeline:
         self._observe = observe
 
     def expect(self, received: ServerRequest, length: int | None) -> None:
-        """Check the head of a request before its body is received: reject it, or set the body limit."""
+        """Check the head of a request before its body arrives. Reject the request or set the body limit."""
         routed, error = self._route(received, b"")
         received.limit = routed.max_body
         decision = routed.refuse(error) if error else _early_response(routed, length or 0)
@@ -383,7 +384,7 @@ async def _reply(routed: RoutedRequest) -> Reply | None:
 
 
 def _early_response(routed: RoutedRequest, length: int) -> Reply | None:
-    """Return the response to a request that needs no handler, or None. ``length`` is that of its body."""
+    """Return the response to a request that needs no handler, or None. ``length`` is the size of the body."""
     route, request, backend = routed.route, routed.request, routed.backend
     family = route.family
     if request.method == "OPTIONS" and family.shared:
@@ -419,7 +420,7 @@ def _timed_out(limit: float) -> ApiError:
         504,
         "REQUEST_TIMEOUT",
         f"The request timed out after {limit:g} seconds",
-        details="A change that it requested may or may not have taken effect.",
+        details="Changes by the request may or may not have taken effect.",
     )
 
 
@@ -428,6 +429,6 @@ def _cancelled() -> ApiError:
 
 
 def _traced(request: Request, name: str) -> tuple[tuple[str, str], ...]:
-    """Return the tracing header as it was sent. ``X-Request-Id`` is excluded: all responses have it."""
+    """Return the tracing header as sent. ``X-Request-Id`` is excluded, because all responses contain it."""
     value = request.headers.get(name.lower())
     return ((name, value),) if value is not None and name.lower() != "x-request-id" else ()

@@ -30,7 +30,7 @@ Handler = Callable[..., Awaitable[Reply]]
 
 
 class ProjectApi(Protocol):
-    """One protocol of one project."""
+    """Handles a project's requests in one protocol."""
 
     async def handle(self, http: Request, caller: Caller, /) -> Reply: ...
 
@@ -191,14 +191,14 @@ def no_route(route: Route) -> ApiError:
         404,
         "PGRST125",
         "Invalid path specified in request URL",
-        hint="GraphQL is served at /graphql/v1, REST below /rest/v1/."
+        hint="GraphQL is served at /graphql/v1, REST under /rest/v1/."
         if route.family.prefix == "/"
         else None,
     )
 
 
 class RoutedRequest(NamedTuple):
-    """A request with its route, and its project if one serves the host.
+    """A request with its route, and the project that serves the host, if any.
 
     ``started`` is when the last byte was read, in seconds.
     """
@@ -211,7 +211,7 @@ class RoutedRequest(NamedTuple):
 
     @property
     def max_body(self) -> int:
-        """Maximum size of the body in bytes: the lower one of the protocol's and the project's limit."""
+        """Maximum size of the body in bytes: the lower of the protocol's and the project's limit."""
         family = self.route.family.max_body
         if self.backend is None or not self.route.family.of_project:
             return _MAX_BODY_WITHOUT_PROJECT if family is None else family

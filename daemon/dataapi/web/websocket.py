@@ -38,7 +38,7 @@ INITIALISATION_TIMEOUT = 10.0
 """Seconds for the client to send ``connection_init``."""
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds for the client to confirm the end of a connection."""
+"""Seconds for the client to acknowledge the close of a connection."""
 
 MAX_RUNNING = 10
 """Maximum number of concurrent operations of a connection. At the limit, messages are not read."""
@@ -60,13 +60,12 @@ def is_requested(request: Request) -> bool:
 def upgrade(backend: Backend, live: LiveQueries, request: Request) -> Reply:
     """Return the response that hands the connection over to a session.
 
-    :raises ApiError: the handshake is invalid, scripts of the page's origin may not call, or there are too
-        many connections.
+    :raises ApiError: the handshake is invalid, the origin is not allowed, or there are too many connections.
     """
     headers, origins = request.headers, backend.project.server_cors_allowed_origins
     if origins and headers.get("origin", origins[0]) not in origins and is_of_another_origin(headers):
-        hint = "Add it to server-cors-allowed-origins."
-        raise ApiError(403, "ORIGIN_NOT_ALLOWED", "Scripts of this origin may not connect", hint=hint)
+        hint = "Add the origin to server-cors-allowed-origins."
+        raise ApiError(403, "ORIGIN_NOT_ALLOWED", "Scripts from this origin may not connect", hint=hint)
     # An unsupported subprotocol is reported with a close code.
     ours = messages.SUBPROTOCOL
     server = ServerProtocol(select_subprotocol=lambda _, offered: ours if ours in offered else None)
@@ -82,7 +81,7 @@ def upgrade(backend: Backend, live: LiveQueries, request: Request) -> Reply:
 
 
 class GraphQLSession:
-    """A WebSocket connection: the feed of its upgrade request, and the connection of its operations.
+    """A WebSocket connection for GraphQL operations. Implements ``Feed`` for the reply to the handshake.
 
     :param is_supported: whether the client offered the subprotocol.
     """
@@ -111,7 +110,7 @@ class GraphQLSession:
         self._timer: Any = None
         self._ended: Deferred[None] = Deferred()
 
-    # The feed of the upgrade request
+    # Implementation of ``Feed``
 
     async def write_to(self, outlet: Outlet) -> None:
         assert isinstance(outlet, ServerRequest)
@@ -123,7 +122,7 @@ class GraphQLSession:
         if not self._is_supported:
             self.close(4406, f"expected {messages.SUBPROTOCOL}")
         await self._ended
-        self._connection.pause(paused=False)  # with TLS, the client has to confirm the end
+        self._connection.pause(paused=False)  # with TLS, the client must acknowledge the close
 
     def resume(self) -> None:
         for feed in [operation.feed for operation in self._operations.values() if operation.feed is not None]:
@@ -136,7 +135,7 @@ class GraphQLSession:
         self._hold(0)
         self._live.disconnect(self)
 
-    # Input
+    # Receiving messages
 
     def _received(self, data: bytes) -> None:
         if self._ended.called:
@@ -214,7 +213,7 @@ class GraphQLSession:
                 self._drop(self._operations[message.id])
 
     async def _authenticate(self, credentials: dict[str, str]) -> None:
-        """Check an API key and a token. If they replace earlier ones, run the subscriptions again."""
+        """Check an API key and a token. If they replace earlier credentials, run the subscriptions again."""
         self._headers |= credentials
         request = self._routed.request._replace(headers=Headers(self._headers), context=RequestContext())
         try:
@@ -277,13 +276,13 @@ class GraphQLSession:
     def _subscriptions(self) -> list[WebSocketOperation]:
         return [operation for operation in self._operations.values() if operation.feed is not None]
 
-    # The end
+    # Closing
 
     def drain(self) -> None:
         self.close(*messages.RESTART, cancels=False)
 
     def close(self, code: int, reason: str, *, cancels: bool = True) -> None:
-        """Close the connection. Running operations are cancelled if ``cancels``, and otherwise end first."""
+        """Cancel subscriptions, or with ``cancels`` all operations. Close the connection afterwards."""
         self._closing = self._closing or (code, messages.fitting(reason))
         self._drop(*(self._operations.values() if cancels else self._subscriptions))
         self._close_if_idle()
@@ -299,7 +298,7 @@ class GraphQLSession:
         data = self._protocol.data_to_send()
         if data:
             self.sender.send(b"".join(data))
-        if b"" in data:  # the end of the output
+        if b"" in data:  # end of the output
             self._end()
 
     def _end(self) -> None:

@@ -32,7 +32,7 @@ class DatabaseSetting:
 def applied(project: Project, settings: Iterable[DatabaseSetting]) -> Project:
     """Return the project with the settings of its database. Later settings override earlier ones.
 
-    :raises ConfigurationError: contains every mistake.
+    :raises ConfigurationError: a setting is invalid.
     """
     effective = {setting.name: setting for setting in settings if setting.name in NAMES}
     mistakes: list[Mistake] = []

@@ -78,7 +78,7 @@ SERVICE, PROJECT, WEBHOOKS, NOTIFY = map(_keys, (Settings, Project, Webhooks, No
 SECTIONS = {"dataapi": SERVICE, "project": PROJECT, "webhooks": WEBHOOKS, "notify": NOTIFY}
 
 NAMED = ("project", "notify")
-"""Sections that a configuration can have several of: ``[project:REF]``, ``[notify:NAME]``."""
+"""Sections that can occur several times, as ``[project:REF]`` or ``[notify:NAME]``."""
 
 
 def is_confidential(name: str, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Loads the configuration from file, environment and command line, and reports all mistakes together."""
+"""Loads the configuration from file, environment and command line, and reports all errors together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load(
     :param overrides: ``(section, key, value)`` from the command line. They override the file and the
         environment.
     :param read_file: reads the ini file, and files named by ``@/path`` values.
-    :raises ConfigurationError: contains every mistake.
+    :raises ConfigurationError: the configuration is invalid.
     """
     sources = ConfigurationSources(read_file)
     file = sources.file(path)
@@ -57,7 +57,7 @@ def load_service(
 ) -> Settings:
     """Return ``defaults``, overridden by ``[dataapi]`` values of the environment and the command line.
 
-    :raises ConfigurationError: contains every mistake.
+    :raises ConfigurationError: the configuration is invalid.
     """
     sources = ConfigurationSources(Path.read_bytes)
     sources.override(environ, overrides)
@@ -87,7 +87,7 @@ def _assemble(sources: ConfigurationSources, file: Path | None) -> Settings:
     if notify and find_spec("txpostgres") is None:
         sources.wrong("notify", "", "expected the extra notify: pip install 'dataapi-daemon[notify]'")
     if notify and "webhooks" not in sources.sections:
-        sources.wrong("webhooks", "", "expected this section, because the events of [notify] are webhooks")
+        sources.wrong("webhooks", "", "expected this section, because [notify] publishes webhook events")
     if sources.mistakes:
         raise ConfigurationError(sources.mistakes)
     built = tuple(Project(**values) for values in projects.values())
@@ -137,7 +137,9 @@ def _project(sources: ConfigurationSources, section: str) -> dict[str, Any]:
         expected = "expected a connection string such as postgresql://authenticator@127.0.0.1/app"
         sources.wrong(section, "db-uri", expected)
     if values.get("graphql_documents_only") and "graphql_documents" not in values:
-        expected = "all documents would be rejected: expected graphql-documents, or no"
+        expected = (
+            "all documents would be rejected: expected graphql-documents, or graphql-documents-only = no"
+        )
         sources.wrong(section, "graphql-documents-only", expected)
     _check_keys(sources, section, values)
     return values
@@ -168,7 +170,7 @@ def _check_keys(sources: ConfigurationSources, section: str, values: Mapping[str
 
 
 def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (key, expectation, missing keys) if no client could authenticate, or a key has two roles."""
+    """Yield (key, expectation, missing keys) for each mistake in the keys that authenticate clients."""
     signing = values.get("jwt_secret")
     if signing and values.get("jwt_secret_is_base64") and not is_url(signing):
         try:

@@ -1,4 +1,4 @@
-"""Mistakes in the configuration, with their locations and the expected values. All are reported together."""
+"""Mistakes in the configuration, with their locations and the expected values, reported together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GENERATED = ("jwt-secret", "publishable-keys", "secret-keys", "encryption-key")
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake in the configuration.
+    """An error in the configuration.
 
     :ivar origin: the file, ``environment NAME`` or ``command line``.
     :ivar section: name of the section without brackets, empty for the file as a whole.
@@ -37,7 +37,7 @@ class Mistake:
 class ConfigurationError(Exception):
     """Raised when the configuration is invalid.
 
-    :ivar mistakes: in the order of the configuration.
+    :ivar mistakes: all errors in the configuration.
     """
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:

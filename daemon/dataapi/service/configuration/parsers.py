@@ -35,7 +35,7 @@ class InvalidValue(ValueError):
 
 
 def checked(accepts: Callable[[str], object], expected: str) -> Callable[[str], str]:
-    """Return a parser that returns a value unchanged if ``accepts`` is true for it."""
+    """Return a parser that returns a value unchanged if ``accepts(value)`` is true."""
 
     def parse(value: str) -> str:
         if not accepts(value):
@@ -178,7 +178,7 @@ notify_channel = checked(
     lambda value: 0 < len(value.encode()) <= _LONGEST_NAME and "\0" not in value,
     f"expected the name of a channel, of at most {_LONGEST_NAME} bytes",
 )
-"""Parses the name of a channel. Other programs choose it, so any name is valid."""
+"""Parses the name of a channel. Any name is valid, because other programs choose it."""
 
 
 def jwt_secret(value: str) -> str:
@@ -212,7 +212,7 @@ def rest_features(value: str) -> frozenset[str]:
 
 
 def folder(value: str) -> Path:
-    """Parse the path of an existing directory, relative to the working directory at start."""
+    """Parse the path of an existing directory, relative to the working directory at startup."""
     path = Path(value).absolute()
     if not path.is_dir():
         raise InvalidValue("expected a folder that exists")
@@ -222,7 +222,7 @@ def folder(value: str) -> Path:
 def api_keys(value: str) -> tuple[str, ...]:
     keys = each(
         lambda key: key.isascii() and key.isprintable() and " " not in key,
-        "expected keys of ASCII letters, digits and signs, separated by commas or line ends",
+        "expected keys of ASCII letters, digits and punctuation, separated by commas or newlines",
     )(value)
     if len(set(keys)) < len(keys):
         raise InvalidValue("expected each key only once")
@@ -238,7 +238,7 @@ setting_name = checked(
     is_allowed_setting, "expected a name of letters, digits and _, such as app.settings.name"
 )
 
-setting_value = checked(lambda value: "\0" not in value, "expected a text without NUL")
+setting_value = checked(lambda value: "\0" not in value, "expected text without NUL characters")
 
 header_name = checked(is_settable, "expected the name of a header, such as X-Request-Id")
 
@@ -261,7 +261,7 @@ def web_addresses(value: str) -> tuple[str, ...]:
 
 
 def encryption_keys(value: str) -> tuple[str, ...]:
-    """Parse the encryption keys of webhooks. The first one encrypts, all of them decrypt."""
+    """Parse the encryption keys of webhooks. The first key encrypts, and all keys decrypt."""
     from dataapi.webhooks.secrets import read_key  # noqa: PLC0415 - only with webhooks
 
     keys = listed(value)

@@ -30,7 +30,7 @@ SAME = (
     *("db-pool-max-idletime", "db-pool-max-lifetime", "db-config", "db-channel", "db-channel-enabled"),
     *("jwt-cache-max-entries", *(name for name, key in PROJECT.items() if key.in_database)),
 )
-"""Keys that have the same name and values here. Some of ours have the additional value ``auto``."""
+"""Keys with the same names and values as ours. Some of our keys also accept ``auto``."""
 
 LISTENING = (
     *("server-host", "server-port", "server-unix-socket", "server-unix-socket-mode"),
@@ -46,7 +46,7 @@ WITHOUT = {
     "internal-schema-cache-query-sleep-before-queries": "it is for PostgREST's own tests",
     "internal-schema-cache-sleep": "it is for PostgREST's own tests",
     "jwt-cache-max-lifetime": "jwt-cache-max-entries limits the cache; tokens are removed when they expire",
-    "openapi-security-active": "the OpenAPI description always says how to authenticate",
+    "openapi-security-active": "the OpenAPI description always describes authentication",
     "raw-media-types": "functions and aggregates declare media types, as in PostgREST since version 12",
     "url-use-legacy-target-names": "filters can always name an embedded table, even if it has an alias",
 }
@@ -102,7 +102,7 @@ def is_configuration(text: str) -> bool:
 def migrate(text: str, environ: Mapping[str, str], folder: Path) -> TranslatedConfiguration:
     """Translate a PostgREST configuration. The variables ``PGRST_*`` override the file.
 
-    The paths of ``@path`` are relative to ``folder``, PostgREST's working directory.
+    The paths in ``@path`` values are relative to ``folder``, PostgREST's working directory.
 
     :raises NotUnderstood: PostgREST would reject the file.
     """
@@ -221,7 +221,7 @@ class _Translation:
                 yield key, value
 
     def _log_query(self) -> Iterator[tuple[str, str]]:
-        # PostgREST logs the SQL of requests that log-level selects. Version 13 calls this value main-query.
+        # log-query = true (PostgREST 13: main-query) logs the SQL of requests that log-level selects.
         value = self._values.get(LOG_QUERY, "")
         if value == "main-query" or _switch(value):
             yield LOG_QUERY, "all" if self._values.get("log-level") in ("info", "debug") else "errors"
@@ -264,7 +264,7 @@ class _Translation:
 
 
 def _switch(value: str) -> bool | None:
-    """Parse a boolean as PostgREST does: by its letters, or as a number."""
+    """Parse a boolean as PostgREST does: ignore characters other than letters, or accept a number."""
     letters = "".join(filter(str.isalpha, value)).lower()
     if letters in ("true", "false"):
         return letters == "true"

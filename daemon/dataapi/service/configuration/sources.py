@@ -36,7 +36,7 @@ _USE_FILE = "; if it belongs to the value, write the value to a file and use @/p
 
 
 class ConfigurationSources:
-    """The configuration as read so far: the effective entry of each key, and the mistakes.
+    """The configuration as read so far: the effective entry of each key, and all errors.
 
     :ivar usable: False if the file cannot be read at all, so that further checks are pointless.
     """
@@ -198,7 +198,7 @@ def _right_sections(name: str) -> str:
 def _check_written(value: str) -> None:
     """Reject quotes and comments that other formats would strip from a value.
 
-    :raises InvalidValue: names the character and suggests a file for such a value.
+    :raises InvalidValue: the message contains the character, and suggests a file for such a value.
     """
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         raise InvalidValue(
@@ -209,7 +209,7 @@ def _check_written(value: str) -> None:
 
 
 def _invalid(entry: Entry, error: InvalidValue, *, secret: bool) -> Mistake:
-    """Return the mistake of a value. Mention ``dataapi keys`` if it can generate a missing file."""
+    """Return the error for an invalid value. Mention ``dataapi keys`` if it can generate a missing file."""
     mistake = entry.mistake(str(error), secret=secret or entry.value.startswith("@/"))
     unreadable = error.__cause__
     if entry.key in GENERATED and unreadable and isinstance(unreadable.__cause__, FileNotFoundError):
@@ -237,7 +237,7 @@ def _section_and_key(words: str) -> tuple[str, str]:
     if match is not None:
         kind, name, rest = filter(None, match.groups())
         key = _key(rest)
-        # NOTIFY_DB_URI and NOTIFY_EVENT_TYPE match, but contain no name of a channel.
+        # NOTIFY_DB_URI and NOTIFY_EVENT_TYPE match the pattern, but contain no section name.
         if kind == "PROJECT" or key_of("notify", key) is not None:
             return f"{kind}:{name}".lower(), key
     section, _, rest = words.partition("_")

@@ -8,14 +8,14 @@ from dataapi.settings import Project
 from dataapi.web.origins import is_loopback, is_loopback_name, is_of_another_origin, is_of_another_site
 
 _FORWARDING = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""Headers of proxies. Behind a proxy, the connection's address does not identify the client."""
+"""Headers that proxies add. Behind a proxy, the connection's address does not identify the client."""
 
 _DELIVERY_HEADER = "webhook-id"
-"""A header of every delivery. Endpoints cannot remove it, so it identifies requests that the daemon sends."""
+"""A header of every delivery. Endpoint settings cannot remove it, so it identifies the daemon's requests."""
 
 
 def is_local(request: Request) -> bool:
-    """Return whether a user of this machine sent the request to a name of this machine.
+    """Return whether a user of this machine sent the request to localhost or a loopback address.
 
     Deliveries to an endpoint URL on this machine come from the daemon, not from a user.
     """
@@ -23,7 +23,7 @@ def is_local(request: Request) -> bool:
 
 
 def is_from_this_machine(request: Request) -> bool:
-    """Return whether a program on this machine sent the request to a name of this machine.
+    """Return whether a program on this machine sent the request to localhost or a loopback address.
 
     The name is checked because another site may point its own name to this machine (DNS rebinding).
     """
@@ -43,11 +43,11 @@ def may_use_receivers(project: Project, request: Request) -> bool:
 
 
 def check_origin(request: Request) -> None:
-    """Reject requests from pages of other origins, unless the browser opens the console's URL as a document.
+    """Reject requests from pages on other origins, unless the browser opens the console's URL as a document.
 
     :raises ApiError: 403.
     """
     headers = request.headers
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if (is_of_another_site(headers) and not opened) or is_of_another_origin(headers):
-        raise ApiError(403, "CROSS_ORIGIN_REQUEST", "The console only accepts requests of its own pages")
+        raise ApiError(403, "CROSS_ORIGIN_REQUEST", "The console only accepts requests from its own pages")

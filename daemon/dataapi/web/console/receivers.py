@@ -1,4 +1,4 @@
-"""Test receivers for deliveries, which are stored in memory (docs/console.md, A receiver for trying).
+"""Test receivers that store webhook deliveries in memory (docs/console.md, Test receivers).
 
 Clients that know the random name of a receiver may send to it and read from it. The memory is limited.
 """
@@ -14,10 +14,10 @@ from typing import Any
 from dataapi.webhooks.delivery.headers import verify
 
 RECEIVERS = 8
-"""Maximum number of receivers. A new one replaces the least recently used one."""
+"""Maximum number of receivers. A new receiver replaces the least recently used one."""
 
 DELIVERIES = 20
-"""Maximum number of deliveries to store per receiver. Older ones are discarded."""
+"""Maximum number of deliveries to store per receiver. Older deliveries are discarded."""
 
 BODY_LIMIT = 65_536
 """Maximum number of bytes of a body to store."""
@@ -36,7 +36,7 @@ STATUSES = (200, 400, 500)
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A received request. ``at`` is in Unix seconds. ``problem`` is why its signature is invalid, or ""."""
+    """A received request. ``at`` is in Unix seconds. ``problem`` is why the signature is invalid, or ""."""
 
     at: float
     headers: tuple[tuple[str, str], ...]
@@ -95,7 +95,7 @@ class Receivers:
         receiver = self._receivers.pop(name, None)
         if receiver is not None:
             receiver.used = self._now()
-            self._receivers[name] = receiver  # the least recently used one comes first
+            self._receivers[name] = receiver  # the least recently used receiver comes first
         return receiver
 
     def receive(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
@@ -125,14 +125,14 @@ def signature_problem(secret: str, headers: Mapping[str, str], body: bytes, now:
     if not (identifier.isascii() and signed_at.isascii() and signed_at.isdigit() and len(signed_at) <= 12):
         return "The webhook-timestamp is not a number of seconds, or the webhook-id is not ASCII."
     if abs(now - int(signed_at)) > TOLERANCE:
-        return f"It was signed more than {TOLERANCE / 60:g} minutes ago, or in the future."
+        return f"The request was signed more than {TOLERANCE / 60:g} minutes ago, or in the future."
     if not verify(secret, identifier, int(signed_at), body, signatures):
-        return "It was signed with a different secret."
+        return "The request was signed with a different secret."
     return ""
 
 
 def address(host: str, peer: str, name: str) -> str:
-    """Return the URL at which the daemon reaches a receiver, with an IP address, because names are rejected.
+    """Return a receiver's URL for the daemon. It contains an IP address, because names are rejected.
 
     :param host: ``Host`` header of a request from this machine.
     :param peer: address of the client.

@@ -106,7 +106,7 @@ def _declare_receivers(app: Klein) -> None:
         command = _command(request) if request.method == "POST" else {}
         receiver = receivers.find(name)
         if receiver is None:
-            return json_reply(None)  # the receiver may have been deleted: not an error of the page
+            return json_reply(None)  # a deleted receiver is not an error
         if command:
             receiver.status = _status(command)
         deliveries = [delivery.as_json() for delivery in receiver.received]
@@ -132,7 +132,7 @@ def _signing_secret() -> str:
 
 
 def _command(request: Request) -> dict[str, Any]:
-    """Return the JSON object sent by a page. HTML forms of other sites cannot send this media type.
+    """Return the JSON object sent by a page. HTML forms on other sites cannot send ``application/json``.
 
     :raises ApiError: the body is invalid.
     """
@@ -165,7 +165,7 @@ def declare_data(app: Klein, name: str, handler: Handler) -> None:
     """Declare ``/console/data/NAME``, for requests from the console's own pages.
 
     The handler is called with the backend, the request and the path parameters. Unless all users of the
-    console may read the data, the handler authenticates the caller.
+    console may read the data, the handler must authenticate the caller.
     """
 
     async def respond(backend: Backend, request: Request, **arguments: str) -> Reply:
@@ -215,7 +215,7 @@ def _transaction_end(project: Project) -> str:
 
 
 def _tour(project: Project, *, local: bool) -> dict[str, Any]:
-    """Return the tokens of the demo's guided tour, only to clients on this machine."""
+    """Return the tokens of the demo's guided tour, but only to clients on this machine."""
     if project.tour is None or not local:
         return {}
     now = int(time.time())

@@ -1,4 +1,4 @@
-"""The data of the page Schema: visible tables, their names and relationships. Performs no I/O.
+"""The data of the console's Schema page: visible tables, their names and relationships. Performs no I/O.
 
 Roles see the same tables as in the OpenAPI description. Only ``service_role`` sees the privileges of other
 roles, problems, and row level security (docs/console.md, Schema).
@@ -125,12 +125,12 @@ class SchemaDescription:
             "name": table.name,
             "profile": None if table.schema == self._first_schema else table.schema,
             "methods": [method for method, columns in allowed.items() if columns],
-            # Whether ``select=*`` is allowed: it needs the privilege to read all columns.
+            # Whether ``select=*`` is allowed. It requires the privilege to read all columns.
             "star": len(visible.read) == len(table.columns),
         }
 
     def _grants(self, table: Table) -> Iterator[Record]:
-        """Yield the privileges of each role that requests may run as. Columns are None if all are granted."""
+        """Yield the privileges of each role that requests may use. Columns are None if all are granted."""
         for privileges in self._request_roles:
             if not privileges.can_use_schema(table.schema):
                 continue

@@ -1,6 +1,6 @@
-"""The page for customers, which portal links open (docs/reference/webhooks.md, Portal links).
+"""The page that portal links open for customers (docs/reference/webhooks.md, Portal links).
 
-Its script reads the token from the fragment of the URL and calls only the management API with it. Browsers do
+Its script reads the token from the URL's fragment and sends the token only to the management API. Browsers do
 not send fragments to servers.
 """
 

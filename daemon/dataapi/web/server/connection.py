@@ -19,7 +19,7 @@ from dataapi.web.server.parser import RequestParser
 from dataapi.web.server.request import UNCOUNTED, OutgoingData, ServerRequest, SiteState, too_many_connections
 
 _MAX_READ_AHEAD = 16_384
-"""Bytes to read after a request while it is handled, in order to detect that the client disconnects."""
+"""Bytes to read ahead while a request is handled, to detect that the client disconnects."""
 
 _MIN_SENT = 4096
 """Bytes of a body that a client must send within the timeout, unless the request is complete."""
@@ -32,21 +32,21 @@ _LINGER_TIMEOUT = 30.0
 """Seconds for the client to read the response to a rejected request and to close the connection."""
 
 _QUIET_AFTER = 0.25
-"""Seconds without progress until a connection that handles no request may be closed for a new one."""
+"""Seconds without progress after which a connection without a request may be closed for a new connection."""
 
 _CROWDED_TIMEOUT = 5.0
 """Seconds for a connection above the limit to send its request."""
 
 _CLOSE_TIMEOUT = 5.0
-"""Seconds for the client to confirm the end of a connection, as TLS requires."""
+"""Seconds for the client to acknowledge the close of a connection, as TLS requires."""
 
 _DRAIN_TIMEOUT = 1.0
 """Seconds for a client to complete its request when the server stops."""
 
 _PRESENCE_INTERVAL = 0.25
-"""Seconds between checks whether the client is still connected.
+"""Seconds between checks of whether the client is still connected.
 
-No interim response precedes a response that takes less time.
+A response within this time is not preceded by an interim response.
 """
 
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -55,7 +55,7 @@ _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 class _State(Enum):
     """The state of a connection. States follow in this order, except that the first two alternate.
 
-    :cvar RECEIVING: waiting for a request, or for more of an incomplete one.
+    :cvar RECEIVING: waiting for a request, or for the rest of an incomplete request.
     :cvar HANDLING: handling a complete request.
     :cvar DISCARDING: the request was rejected. Data that still arrives is discarded.
     :cvar CLOSING: closing after the pending data has been sent.
@@ -72,7 +72,7 @@ _DISCARDING, _CLOSING = _State.DISCARDING, _State.CLOSING
 
 
 class ConnectionSite(SiteState, Interface):
-    """The interface of the site for connections."""
+    """The interface that the site provides to connections."""
 
     timeout: float
     header_timeout: float
@@ -95,12 +95,12 @@ class ConnectionSite(SiteState, Interface):
 class ClientConnection(Protocol):
     """A client connection.
 
-    One timer closes it if the client is too slow. The timer is not reset by each request, because checking
-    the time when it fires is cheaper.
+    One timer closes the connection if the client is too slow. The timer is not reset by each request, because
+    checking the time when it fires is cheaper.
 
-    :ivar crowded: whether the connection was accepted above a limit. Its request is rejected.
-    :ivar feed: source of an unlimited response, or None.
-    :ivar progressed: when the client last sent or received something, by the reactor's clock.
+    :ivar crowded: whether the connection was accepted above a limit. If so, its request is rejected.
+    :ivar feed: source of an open-ended response, or None.
+    :ivar progressed: reactor time when the client last sent or received data.
     :ivar persistent: whether the connection stays open after the current response.
     """
 
@@ -123,7 +123,7 @@ class ClientConnection(Protocol):
         self.request: ServerRequest | None = None
         self._parser = RequestParser()
         self.progressed = 0.0
-        self._deadline = 0.0  # end of the time to receive a head or to reject a request; 0: none
+        self._deadline = 0.0  # deadline for receiving a head or rejecting a request, 0 for none
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
         if ITCPTransport.providedBy(self.transport):
@@ -148,7 +148,7 @@ class ClientConnection(Protocol):
     def quiet(self) -> bool:
         return not self.busy and self.site.reactor.seconds() - self.progressed >= _QUIET_AFTER
 
-    # Requests
+    # Receiving requests
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
         """Process data: a part of a request, or several requests. A few bytes do not count as progress."""
@@ -282,7 +282,7 @@ class ClientConnection(Protocol):
             self._reading_paused = False
             self.transport.resumeProducing()
 
-    # Time
+    # Timeouts
 
     def _progressed(self) -> None:
         self.progressed = self.site.reactor.seconds()
@@ -293,7 +293,7 @@ class ClientConnection(Protocol):
         self._timer = self.site.reactor.callLater(seconds, self._check_timeout)
 
     def _check_timeout(self) -> None:
-        if self._state is _HANDLING and not self.sender.waits:  # the client waits for us
+        if self._state is _HANDLING and not self.sender.waits:  # the client waits for the response
             self._progressed()
         idle = self._state is _RECEIVING and self.request is None and not self.sender.waits
         timeout = self.site.keep_alive_timeout if idle else self.site.timeout
@@ -305,14 +305,14 @@ class ClientConnection(Protocol):
         else:
             self.abort()
 
-    # The end
+    # Closing
 
     def close(self) -> None:
         self._state = _CLOSING
         self.sender.close()
 
     def _close_within(self, seconds: float) -> None:
-        self._end_within(seconds)  # first, because closing may end the connection immediately
+        self._end_within(seconds)  # called first, because close() may end the connection immediately
         self.close()
 
     def abort(self) -> None:
@@ -323,7 +323,7 @@ class ClientConnection(Protocol):
         _cancel(self._draining)
         self._draining = self.site.reactor.callLater(_DRAIN_TIMEOUT, self._drained)
         if self.quiet:
-            self.close()  # last, because it may end the connection immediately
+            self.close()  # called last, because it may end the connection immediately
 
     def _drained(self) -> None:
         if self.busy:
@@ -332,13 +332,13 @@ class ClientConnection(Protocol):
             self.sender.close_now()
 
     def make_room(self) -> None:
-        """Close the connection in favor of a new one. If a head was received, respond with an error."""
+        """Close the connection to make room for another. If a head was received, respond with an error."""
         if self._state is _RECEIVING and self.request is not None and not self.request.response_started:
             self.site.refuse(self.request, too_many_connections())
         self._close_within(_CLOSE_TIMEOUT)
 
     def linger(self) -> None:
-        """Close after a rejection, but keep reading: closing with unread data may destroy the response."""
+        """Close after a rejection, but keep reading. Closing with unread data may destroy the response."""
         self.request = None
         unread = self._parser.unread
         self._to_discard = _MAX_DISCARDED if unread is None else min(unread, _MAX_DISCARDED)
@@ -366,8 +366,8 @@ class ClientConnection(Protocol):
     def _check_presence(self) -> None:
         """Detect whether a client that has ended its input is waiting for its response or has disconnected.
 
-        The input ends in both cases, but only the system of a disconnected client responds to data with a
-        reset. The only data that can be sent before the response is an interim response. HTTP/1.1 clients
+        The input ends in both cases, but only a disconnected client's operating system responds to data with
+        a reset. The only data that can be sent before the response is an interim response. HTTP/1.1 clients
         skip it (RFC 9110 section 15.2).
         """
         # The reactor reads nothing here, so it would not notice the reset before the next write.

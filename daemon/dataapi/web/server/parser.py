@@ -1,4 +1,4 @@
-"""Parses requests from the bytes that a client sends, using llhttp, within limits. Performs no I/O."""
+"""Parses requests within limits, using llhttp. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -26,27 +26,25 @@ _MAX_CACHED_HEADERS = 4096
 _MAX_LENGTH_DIGITS = 30
 """Maximum number of digits of a ``Content-Length``, including leading zeros."""
 _MAX_FRAMING = 16
-"""Maximum overhead of chunked encoding in bytes per byte of the body, in addition to the size limit of
-headers.
-"""
+"""Maximum overhead of chunked encoding: this many bytes per body byte, plus ``_MAX_HEADERS_SIZE``."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _REQUEST_LINE = re.compile(rb"(%b+) ([!-~]+) HTTP/1\.([01])" % _TOKEN)
 _PARTIAL_LINE = re.compile(rb"(%b{1,32}) ([!-~]{1,2000})" % _TOKEN)
 _MAX_HOST_LENGTH = 300
 _HOST = re.compile(
-    r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"  # an address, or a name
+    r"(?:\[[0-9A-Fa-f:.]+\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"  # IPv6 address or name
     r"(?::(?P<port>[0-9]{0,5}))?"
 )
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
 _LINE_FOR_LLHTTP = b"POST / HTTP/1.1"
-"""Request line for llhttp, which rejects unknown methods and accepts other versions of HTTP."""
+"""Replaces the request line, because llhttp rejects unknown methods and accepts other versions of HTTP."""
 
 
 class Head(NamedTuple):
-    """A request without its body.
+    """The request line and the headers of a request.
 
     :ivar target: request target as sent.
     :ivar minor: minor version of HTTP/1: 0 or 1.
@@ -73,7 +71,7 @@ def _header_name(name: bytes) -> str:
 
 
 class _MessageHead:
-    """Collects the callbacks of llhttp."""
+    """Collects the headers and the body that llhttp passes to its callbacks."""
 
     __slots__ = ("body", "complete", "headers")
 
@@ -113,7 +111,7 @@ class RequestParser:
     Most clients send the same headers with all requests of a connection, so the last headers are cached.
 
     :ivar buffer: received bytes that have not been parsed.
-    :ivar unread: number of remaining bytes of the request, or None if unknown.
+    :ivar unread: number of remaining bytes of the request's body, or None if unknown.
     """
 
     def __init__(self) -> None:
@@ -173,7 +171,7 @@ class RequestParser:
         try:
             self._llhttp.feed_data(received)
         except HttpParserUpgrade:
-            # llhttp would treat the body as data of the other protocol.
+            # Otherwise, llhttp would treat the body as data of the other protocol.
             ordinary = self._parsed_headers(_UPGRADE.sub(b"", received))
             if headers.get("upgrade", "").lower() == WEBSOCKET:
                 ordinary["upgrade"] = WEBSOCKET
@@ -210,7 +208,7 @@ class RequestParser:
         return body
 
     def _possible_end(self, buffer: bytes) -> int:
-        """Return the index at which the next request may begin: a chunked body ends with an empty line."""
+        """Return the end of the first empty line or of the buffer. A chunked body ends with an empty line."""
         window = self._tail + buffer
         empty_line = window.find(b"\r\n\r\n")
         end = len(window) if empty_line < 0 else empty_line + 4
@@ -263,7 +261,7 @@ def _too_large(message: str) -> ApiError:
 
 
 class RequestTarget(NamedTuple):
-    """The target of a request. The host may have a port, and is None without a ``Host`` header.
+    """The target of a request. ``host`` may include a port, and is None if there is no ``Host`` header.
 
     ``path`` is percent-encoded, as sent.
     """

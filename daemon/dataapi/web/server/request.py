@@ -27,7 +27,7 @@ from dataapi.web.server.parser import Head
 UNCOUNTED = 16_384
 """Bytes of each body that do not count toward the budget.
 
-Small requests therefore succeed while large ones use the whole budget.
+Small requests therefore succeed while large requests use the whole budget.
 """
 
 _SWITCHING_PROTOCOLS = 101
@@ -55,7 +55,7 @@ class Budget:
 
 
 class SiteState(Protocol):
-    """The interface of the site for requests."""
+    """The interface that the site provides to requests."""
 
     reactor: Any
     bodies: Budget
@@ -76,7 +76,7 @@ class SiteState(Protocol):
 
 
 class RequestConnection(Protocol):
-    """The interface of a connection for its requests."""
+    """The interface that a connection provides to its requests."""
 
     sender: OutgoingData
     crowded: bool
@@ -139,7 +139,7 @@ class ServerRequest:
         self._body.append(piece)
 
     def pop_body(self) -> bytes:
-        """Return the complete body. It counts towards the budget until the request is finished."""
+        """Return the complete body. The body counts towards the budget until the request is finished."""
         body, self._body = b"".join(self._body), []
         return body
 
@@ -173,8 +173,8 @@ class ServerRequest:
     async def send_stream(self, reply: Reply, stream: Stream, headers: tuple[tuple[str, str], ...]) -> int:
         """Write a streamed response as fast as the client reads, and return the size of its body.
 
-        The caller closes the stream and finishes the request. After an error the body is not terminated, so
-        the client sees that it is incomplete.
+        The caller closes the stream and finishes the request. After an error, the body is not terminated, so
+        that the client sees that it is incomplete.
         """
         sender = self.connection.sender
         self._begin_body(reply, headers)
@@ -191,7 +191,7 @@ class ServerRequest:
         return size
 
     async def send_feed(self, reply: Reply, feed: Feed, headers: tuple[tuple[str, str], ...]) -> None:
-        """Write an unlimited response until its feed ends. The connection is closed afterwards.
+        """Write an open-ended response until its feed ends. The connection is closed afterwards.
 
         After the status 101, the feed also receives data from the client. The caller finishes the request.
         """
@@ -261,7 +261,7 @@ def _too_many_bodies() -> ApiError:
         503,
         "TOO_MANY_BODIES",
         "Too many large request bodies are being received",
-        hint="Retry later, or split the request into smaller ones.",
+        hint="Retry later, or split the request into smaller requests.",
         headers=(("Retry-After", "1"),),
     )
 
@@ -316,7 +316,7 @@ class OutgoingData:
     """The outgoing half of a connection.
 
     :ivar socket: the connection, or None if it uses TLS.
-    :param progress: called when the client has received a part of the unsent data.
+    :param progress: called after a part of the pending data has been sent.
     """
 
     def __init__(self, transport: Any, progress: Callable[[], object], sent: Callable[[], object]) -> None:
@@ -334,7 +334,7 @@ class OutgoingData:
             transport.registerProducer(self, True)
 
     def send(self, data: bytes | memoryview) -> None:
-        """Write as much as the socket accepts, and leave other data to the reactor, without copying it.
+        """Write as much as the socket accepts, and leave the rest to the reactor without copying it.
 
         Waiting until the reactor reports a writable socket would cost an iteration and two system calls.
         """
@@ -348,7 +348,7 @@ class OutgoingData:
             sent = self.socket.writeSomeData(data)  # type: ignore[arg-type]  # a memoryview will do
             if sent == len(data):
                 return
-            if isinstance(sent, int):  # otherwise the connection is lost, and the reactor will detect it
+            if isinstance(sent, int):  # otherwise the reactor will detect that the connection is lost
                 rest = rest[sent:]
         self._unsent.append(rest)
         if not self.waits:

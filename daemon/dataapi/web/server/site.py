@@ -22,9 +22,9 @@ from dataapi.web.server.request import Budget
 _log = Logger(namespace="dataapi.web")
 
 _MAX_CROWDED = 64
-"""Number of connections above the limit that get an error response. Others are closed immediately."""
+"""Number of connections above the limit that get an error response. More are closed immediately."""
 _WARNING_INTERVAL = 60.0
-"""Minimum number of seconds between warnings about the limit."""
+"""Minimum number of seconds between warnings about the connection limit."""
 
 
 class _Closing(Protocol):
@@ -37,8 +37,8 @@ class _Closing(Protocol):
 class ApiSite(Factory):
     """The protocol factory of client connections.
 
-    :ivar header_timeout: seconds for the head of a request.
-    :ivar timeout: seconds for which a client may make no progress with a request or response.
+    :ivar header_timeout: seconds to receive the head of a request.
+    :ivar timeout: seconds after which a client without progress is disconnected.
     :ivar keep_alive_timeout: seconds for which a connection may be idle.
     :ivar connections: the open connections, from the oldest to the newest.
     :ivar draining: whether connections are closed after the current response.
@@ -94,7 +94,7 @@ class ApiSite(Factory):
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name
-        """Return the protocol of a connection. Far above the limit, the protocol closes it immediately."""
+        """Return the protocol of a connection. Far above the limit, it closes the connection immediately."""
         peer = address_of(addr)
         if (
             self._crowded >= _MAX_CROWDED
@@ -148,7 +148,7 @@ class ApiSite(Factory):
             del self._by_address[connection.peer]
 
     def has_room(self, address: str) -> bool:
-        """Return whether another connection from this address is allowed. Close an idle one if necessary.
+        """Return whether an address may open another connection. Close an idle connection if necessary.
 
         Connections that were accepted above the limit do not count.
         """
@@ -186,7 +186,7 @@ class ApiSite(Factory):
 
         Clients that have just connected or have sent a part of a request get a second to complete it.
 
-        :param seconds: after this time, the remaining connections are aborted.
+        :param seconds: seconds after which the remaining connections are aborted.
         :return: a Deferred that fires when no connections or requests are left.
         """
         self.draining = True
