@@ -1,4 +1,4 @@
-"""The benchmark cases: one per row of the table, with minimal SQL and the equivalent request to a peer."""
+"""The benchmark cases, one per row of the table, with minimal SQL and equivalent requests to the peers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ NUMBER = "<N>"
 ROWS = 300_000
 """Number of rows to delete."""
 PARTS = 10_000
-"""Number of further rows, each with a row of ``bench_part``: a plan for an empty table would become slow."""
+"""Number of other rows. Each has a row in ``bench_part``, because plans for an empty table become slow."""
 
 SUBJECT = "3f0c9a52-6a34-4f8e-9a8e-0d6c0b2c9a10"
-"""The user in the token of signed-in requests."""
+"""The claim ``sub`` in the token of signed-in requests."""
 
 SETUP = f"""
 comment on schema public is '@graphql({{"inflect_names": true, "max_rows": 1000}})';
@@ -51,14 +51,14 @@ class Case:
     """A kind of request.
 
     :ivar path: path and query string of the URL.
-    :ivar body: body of a POST request, None for GET. It and the path may contain ``NUMBER``.
-    :ivar maximum: numbers from 1 to this one are used in a cycle.
+    :ivar body: body of a POST request, None for GET. The body and the path may contain ``NUMBER``.
+    :ivar maximum: last number of the requests. Numbers restart at 1 after it.
     :ivar status: expected response status.
-    :ivar writes: whether each request writes, so that responses differ.
-    :ivar signed_in: whether it is sent with a user's token.
-    :ivar floor: minimal SQL that returns the same body, "" if not compared.
-    :ivar peer: body of the equivalent PostGraphile request, None if not compared.
-    :ivar by_hand: path of the equivalent request to ``fastapi_app.py``, None if not compared.
+    :ivar writes: whether requests write, so that each response is different.
+    :ivar signed_in: whether the request is sent with a user's token.
+    :ivar floor: minimal SQL that returns the same body, "" if SQL is not compared.
+    :ivar peer: body of the equivalent PostGraphile request, None if PostGraphile is not compared.
+    :ivar by_hand: path of the equivalent request to ``fastapi_app.py``, None if FastAPI is not compared.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Case:
     by_hand: str | None = None
 
     def numbered(self, number: int) -> tuple[str, str | None]:
-        """Return the path and body of a request with a number."""
+        """Return the path and body, with ``NUMBER`` replaced by a number."""
         text = str(number)
         return self.path.replace(NUMBER, text), self.body and self.body.replace(NUMBER, text)
 
@@ -93,7 +93,7 @@ def graphql(
     floor: str = "",
     peer: str | None = None,
 ) -> Case:
-    """Return the case of a GraphQL document; ``variables`` is JSON that may contain ``NUMBER``."""
+    """Return a case that sends a GraphQL document. ``variables`` is JSON that may contain ``NUMBER``."""
     same = None if peer is None else _body(peer, variables)
     body = _body(document, variables)
     return Case(
@@ -104,7 +104,7 @@ def graphql(
 def rows(columns: str, source: str, head: str = "", tail: str = "", row: str = "{%s}") -> str:
     """Return SQL that concatenates a JSON list of rows.
 
-    :param columns: text between the braces of a row, with columns as ``<name>``.
+    :param columns: text between the braces of a row. Columns are written as ``<name>``.
     :param source: the ordered rows.
     :param head: JSON before the list.
     :param tail: JSON after the list.
@@ -116,7 +116,7 @@ def rows(columns: str, source: str, head: str = "", tail: str = "", row: str = "
 
 
 def _row(template: str) -> str:
-    """Return an SQL expression for a template: ``<name>`` is a number, ``<<name>>`` any other column."""
+    """Return an SQL expression for a template: ``<name>`` is a number, ``<<name>>`` another column."""
     text = "'" + template + "'"
     for opening, closing, before, after in (("<<", ">>", "to_json(", ")"), ("<", ">", "", "::text")):
         text = text.replace(opening, f"' || {before}").replace(closing, f"{after} || '")
@@ -213,7 +213,7 @@ TRACK_COUNT = 3503
 
 
 def page(count: int) -> Case:
-    """Return the case of a GraphQL page with this many flat rows."""
+    """Return a case that reads a GraphQL page with this many flat rows."""
     name = f"GraphQL {count:,} rows"
     return graphql(
         name, PAGE, f'{{"n":{count}}}', floor=FLOOR_PAGE.replace(NUMBER, str(count)), peer=PEER_PAGE
@@ -221,8 +221,8 @@ def page(count: int) -> Case:
 
 
 def objects(count: int) -> Case:
-    """Return the case of a GraphQL page with this many rows that contain nested objects."""
-    name = f"GraphQL {count:,} rows, objects of two levels"
+    """Return a case that reads a GraphQL page with this many rows and their nested objects."""
+    name = f"GraphQL {count:,} rows, objects nested two levels deep"
     floor = FLOOR_OBJECTS.replace(NUMBER, str(count))
     return graphql(name, OBJECTS, f'{{"n":{count}}}', floor=floor, peer=PEER_OBJECTS)
 
@@ -246,7 +246,7 @@ CASES = (
     graphql("GraphQL document never seen before", COLD, maximum=ENDLESS, peer=PEER_COLD),
     graphql("GraphQL operation name never seen before", NAMED, maximum=ENDLESS, peer=PEER_NAMED),
     graphql(
-        "GraphQL other literals each time", LITERALS,
+        "GraphQL with different literals each time", LITERALS,
         maximum=TRACK_COUNT, floor=FLOOR_LOOKUP, peer=PEER_LITERALS,
     ),
     graphql(
@@ -291,8 +291,8 @@ CASES = (
     ),
     Case("REST insert of 1,000 rows", BENCH_ROWS, MANY_ROWS, status=201, writes=True),
     Case(
-        "REST function by GET", f"/rest/v1/rpc/bench_add?a={NUMBER}&b=1",
+        "REST function call, GET", f"/rest/v1/rpc/bench_add?a={NUMBER}&b=1",
         maximum=10**6, by_hand=f"/sum?a={NUMBER}&b=1",
     ),
-    Case("REST function by POST", "/rest/v1/rpc/bench_add", f'{{"a": {NUMBER}, "b": 1}}', maximum=10**6),
+    Case("REST function call, POST", "/rest/v1/rpc/bench_add", f'{{"a": {NUMBER}, "b": 1}}', maximum=10**6),
 )  # fmt: skip

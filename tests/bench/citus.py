@@ -1,13 +1,14 @@
 """Latency of single-tenant requests on a Citus cluster, compared with a single server.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/citus.py [ROUNDS]`` with a PostgreSQL with Citus
-(``PG_BIN``). It starts a cluster of a coordinator and two workers, a single server, and a daemon for each,
-and sends each request to both in turn over persistent connections. The columns are the 5th percentile of the
-latency in milliseconds, and the ratio of cluster to server. Higher percentiles depend on other programs.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/citus.py [ROUNDS]`` with a PostgreSQL that has Citus
+(``PG_BIN``). It starts a cluster of a coordinator and two workers, a single server, and a daemon for the
+cluster and for the server. It sends each request to both daemons in turn over persistent connections. The
+columns are the 5th percentile of the latency in milliseconds, and the ratio of cluster to server. Higher
+percentiles depend on other load of the machine.
 
-For comparison, a plain PostgreSQL client reads the same row: with a prepared statement in a transaction with
-role and claims, sent in one message, and with the statement on its own, for which Citus begins no
-transaction. The difference between cluster and server in these columns is the cost of Citus itself.
+For comparison, a plain PostgreSQL client executes a prepared statement for the same row: in a transaction
+with role and claims, sent in one message, and without a transaction, so that Citus begins none. In these
+columns, the difference between cluster and server is the cost of Citus itself.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _WARM_UP = 30
 class Case:
     """A kind of request.
 
-    :ivar target: path and query of the request with a number, which increases.
-    :ivar body: body of that request, None if it has none.
+    :ivar target: returns the path and query of the request with an increasing number.
+    :ivar body: returns the body of the request, None for requests without a body.
     """
 
     name: str
@@ -129,7 +130,7 @@ PLAIN: Mapping[str, tuple[str, Callable[[int], int]]] = {
     "update": ("update task set hours = $2 where company_id = $1 and id = 4 returning *", lambda n: n),
     "delete": ("delete from task where company_id = $1 and id = $2 returning *", lambda n: 100_000 + n),
 }
-"""Statement of a plain client for the same rows, with the company and a number, and that number."""
+"""Statements of the plain client by case, with their second parameter. The first is the company."""
 
 
 _ROLE = "select set_config('role', 'authenticated', true)"
@@ -138,7 +139,7 @@ _ROLE = "select set_config('role', 'authenticated', true)"
 class Plain:
     """A plain SQL client.
 
-    :ivar claims: SQL that sets the claims on the node with the row.
+    On a cluster, it also sets the claims on the node that stores the row.
     """
 
     def __init__(self, database: Database, *, distributed: bool) -> None:
@@ -160,11 +161,11 @@ class Plain:
         self._cursor.execute(f"deallocate all; prepare plain (int, int) as {text}")
 
     def transaction(self, number: int) -> float:
-        """Run the statement with role and claims in a transaction, and return the seconds that it takes."""
+        """Execute the statement with role and claims in a transaction and return its duration in seconds."""
         return self._timed(f"begin;{_ROLE};{self._claims};execute plain(3, {number});commit")
 
     def statement(self, number: int) -> float:
-        """Run only the statement, as the role, and return the seconds that it takes."""
+        """Execute only the statement as the role and return its duration in seconds."""
         self._cursor.execute("set role authenticated")
         seconds = self._timed(f"execute plain(3, {number})")
         self._cursor.execute("reset role")
@@ -191,12 +192,12 @@ def _sent(connection: HTTPConnection, case: Case, number: int) -> float:
 
 
 def _minimum(times: list[float]) -> float:
-    """Return the 5th percentile of the times, in milliseconds."""
+    """Return the 5th percentile of the times after the warm-up, in milliseconds."""
     return 1000 * sorted(times[_WARM_UP:])[len(times[_WARM_UP:]) // 20]
 
 
 def _measured(case: Case, connections: list[HTTPConnection], plain: list[Plain], rounds: int) -> list[float]:
-    """Return the times of each connection, of each plain client's transactions, and of its statements."""
+    """Return the latency of each connection, of each plain client's transactions, and of its statements."""
     text, value = PLAIN[case.name.removeprefix("GraphQL ")]
     for client in plain:
         client.prepare(text)
@@ -211,7 +212,6 @@ def _measured(case: Case, connections: list[HTTPConnection], plain: list[Plain],
 
 
 def main(rounds: int) -> None:
-    """Start the servers, measure and print."""
     server = Server()
     with ExitStack() as stack:
         stack.callback(server.remove)

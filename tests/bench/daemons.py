@@ -1,17 +1,18 @@
-"""Delivery rate of several daemons on one database, and the time until one takes over from another.
+"""Delivery rate of several daemons on one database, and the time until a daemon takes over from another.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/daemons.py [SECONDS] [ROUNDS]``. It starts a PostgreSQL,
-daemons with twistd, and a receiver in another process.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/daemons.py [SECONDS] [ROUNDS]``. It starts a PostgreSQL
+server, daemons with twistd, and a receiver in another process.
 
-- waiting: the receiver responds after 50 ms, and each process makes at most 14 concurrent attempts, about 280
-  per second. This shows whether processes share a queue without blocking each other.
-- busy: the receiver responds immediately. The limit is the machine, which runs all programs: see the columns
-  with processor time.
-- taking over: seconds from the end of a daemon, with SIGKILL or cut off from PostgreSQL, until another one
-  repeats its attempt. The lease is ten minutes.
+- waiting: the receiver responds after 50 ms. Each process makes at most 14 concurrent attempts, about 280 per
+  second. This shows whether processes share a queue without blocking each other.
+- busy: the receiver responds immediately. The machine, which runs all programs, limits the rate: see the
+  columns with processor time.
+- taking over: seconds from the end of a daemon until another daemon repeats its attempt. The daemon is
+  killed, or disconnected from PostgreSQL. The lease is ten minutes.
 
-The columns are the daemons with their workers, the median of deliveries per second, the ratio to the first
-line, the smallest share of a daemon, and the processors used by daemons, PostgreSQL and the receiver.
+The columns are the numbers of daemons and workers, the median of deliveries per second, the ratio to the
+first line, the smallest fraction of deliveries that a daemon made, and the numbers of processors that
+daemons, PostgreSQL and the receiver used.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from support.daemon import Daemon
 
 SETUPS = ((1, 1), (2, 1), (2, 2))
-"""Numbers of daemons, and of workers per daemon."""
+"""Number of daemons, and of workers per daemon."""
 
 DELAY = 0.05
 AT_ONCE = 16
@@ -68,13 +69,13 @@ def deliver(installation: Installation, count: int) -> float:
     installation.publish_many(count)
     wait_for(lambda: installation.due == 0, "the deliveries", 600)
     seconds = time.perf_counter() - began
-    # Later rounds reuse the keys.
+    # Later rounds reuse the idempotency keys.
     installation.database.execute("delete from webhooks.idempotency")
     return seconds
 
 
 def rates(server: Server, delay: float, maximum: str, per_second: int, seconds: float, rounds: int) -> None:
-    """Print a table.
+    """Print the delivery rates of all setups.
 
     :param maximum: maximum number of concurrent attempts per process.
     :param per_second: expected deliveries per second and process.
@@ -113,7 +114,7 @@ def rates(server: Server, delay: float, maximum: str, per_second: int, seconds: 
 
 
 def taken_over(server: Server, *, cut_off: bool) -> float:
-    """Return the seconds until a daemon takes over the work of one that died.
+    """Return the seconds until a daemon takes over the work of another daemon that has ended.
 
     :param cut_off: whether the daemon is frozen and PostgreSQL ends its connections.
     """
@@ -129,7 +130,7 @@ def taken_over(server: Server, *, cut_off: bool) -> float:
             wait_for(lambda: recorder.requests, "the request")
             theirs = installation.sessions
             installation.daemon()
-            # The other daemon is monitoring holders by now.
+            # Wait until the other daemon monitors the sessions of lease holders.
             time.sleep(WATCH_AFTER + 1)
             began = time.perf_counter()
             _end(dying, server, theirs, cut_off=cut_off)
@@ -149,7 +150,6 @@ def _end(daemon: Daemon, server: Server, sessions: list[int], *, cut_off: bool) 
 
 
 def main(seconds: float, rounds: int) -> None:
-    """Print the results."""
     server = Server(settings={"max_connections": "300"})
     head = (
         f"{'':5}{'deliveries':>16}{'times':>8}{'least':>11}    {'daemons':>8} {'postgres':>8} {'receiver':>8}"

@@ -28,7 +28,7 @@ CATEGORIES = ["toplevel", "__metadata"]
 
 
 def schema(tables: int) -> str:
-    """Return SQL that creates tables. Each references a hub, and two in three also reference a neighbor."""
+    """Return SQL that creates tables. Each table references a hub, and two of three also a neighbor."""
     columns = ", ".join(f"column_{number} {kind}" for number, kind in enumerate(["text", "int", "date"] * 2))
     statements = ["create table part_0 (id int primary key)"]
     for number in range(1, tables):
@@ -41,7 +41,7 @@ def schema(tables: int) -> str:
 
 
 def measure(browser: Browser, address: str, tables: int) -> dict[str, float]:
-    """Open the page, and return milliseconds of processor time per thread, and until all tables are drawn."""
+    """Open the Schema page. Return milliseconds of processor time per thread, and until it is complete."""
     context = browser.new_context(base_url=address, viewport={"width": 1440, "height": 900})
     page = context.new_page()
     act_as(page, "service_role")

@@ -1,12 +1,12 @@
 """Measures the cost of new documents: time, memory, and how long they block other requests.
 
 Run as ``python tests/bench/documents.py [--documents N]`` with the project and its extras ``embedded`` and
-``test`` installed. It starts a PostgreSQL to reflect a schema from. Compiled documents are not run.
+``test`` installed. It starts a PostgreSQL server to reflect a schema. Compiled documents are not executed.
 
 It first sends many different short documents, and prints the processor time per document, the longest garbage
 collection per generation, the size of the caches, and the memory used. Then it sends each long document of
-the tests at the default limits, and prints its processor time, and the longest time for which the reactor was
-busy. All times are processor time, because it depends least on the load of the machine.
+the tests at the default limits, and prints the document's processor time, and the longest time for which the
+reactor was busy. All times are processor time, which depends least on the machine's other load.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHORT = "{ personByPk(id: 5) { name_%d: name person { email person { name email 
 
 
 class Nothing:
-    """A pool that runs nothing."""
+    """A pool that executes nothing."""
 
     async def run(self, _message: Any) -> list[tuple[Any, ...]]:
         """Return no rows."""
@@ -48,7 +48,7 @@ class Nothing:
 class Collections:
     """Times garbage collections.
 
-    :ivar longest: milliseconds by generation.
+    :ivar longest: duration of the longest collection in milliseconds, by generation.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Collections:
 
 
 class Turns:
-    """Measures the processor time of the reactor's thread between turns."""
+    """Measures the processor time of the reactor's turns."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -82,7 +82,7 @@ class Turns:
         self._last = now
 
     async def longest_while(self, work: Any) -> float:
-        """Return the longest turn in milliseconds while work is awaited."""
+        """Return the processor time of the longest turn while work is awaited, in milliseconds."""
         self._last, self.longest = time.thread_time(), 0.0
         self._looping.start(0)
         try:
@@ -101,7 +101,6 @@ def resident() -> float:
 
 
 async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
-    """Measure different short documents."""
     collections = Collections()
     await send(engine, SHORT % 0)
     gc.callbacks.append(collections)
@@ -123,7 +122,7 @@ async def short_documents(engine: Engine, reactor: Any, count: int) -> None:
 
 
 async def long_documents(engine: Engine, reactor: Any) -> None:
-    """Measure the longest stall of each long document."""
+    """Measure how long each long document keeps the reactor busy."""
     turns = Turns(reactor)
     for name, text in documents(Limits().tokens).items():
         began = time.process_time()
@@ -137,9 +136,8 @@ async def send(engine: Engine, text: str) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Measure and print; return the exit status."""
-    parser = argparse.ArgumentParser(description="Measure documents that were never seen.")
-    parser.add_argument("--documents", type=int, default=10_000, help="how many short ones")
+    parser = argparse.ArgumentParser(description="Measure the cost of new documents.")
+    parser.add_argument("--documents", type=int, default=10_000, help="short documents (default: 10000)")
     options = parser.parse_args(words)
     server = Server()
     try:

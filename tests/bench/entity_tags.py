@@ -1,7 +1,7 @@
-"""Processor time of a REST reply with its entity tag, compared with one without.
+"""Processor time of a REST response with an entity tag, compared with a response without a tag.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/entity_tags.py``. Each line is a size of the body, with
-the microseconds of the fastest round.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/entity_tags.py``. Each line contains the size of a body,
+and the microseconds of the fastest round.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ def measure(work: Callable[[], object], repetitions: int) -> float:
 
 
 def main() -> None:
-    """Print a line for each size."""
     project = Project("abcdefghijklmnopqrst", "acme", "postgresql:///bench")
     request = parse_request(REQUEST, project, frozenset())
     sys.stdout.write("bytes  with tag  without tag\n")

@@ -1,4 +1,4 @@
-"""The REST cases as a Python developer would write them by hand, with FastAPI and asyncpg."""
+"""The REST cases as a Python developer would implement them with FastAPI and asyncpg."""
 
 # FastAPI is installed for the benchmark only.
 # mypy: ignore-errors

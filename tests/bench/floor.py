@@ -1,4 +1,4 @@
-"""The floor: minimal SQL for the response of a case, as a prepared statement of pgbench."""
+"""The floor: minimal SQL for a case's response, executed by pgbench as a prepared statement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCRIPT = """
 def put_floor_load(
     case: Case, uri: str, folder: Path, *, database: int, first: int, seconds: int, connections: int
 ) -> tuple[Load, int]:
-    """Run the case's SQL like ``put_load``; only PostgreSQL uses processor time."""
+    """Execute the case's SQL for some seconds, with the parameters and results of ``put_load``."""
     script = folder / "floor.sql"
     script.write_text(
         _SCRIPT.format(statement=case.floor.replace(NUMBER, ":number").replace("':number'", ":number::text"))

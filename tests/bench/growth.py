@@ -37,7 +37,7 @@ CLIENTS = (1, 4, 16, 64, 256)
 
 Point = dict[str, float]
 Plot = dict[int, Point]
-"""Results by size."""
+"""Results by the number of rows, tables, roles or connections."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Bench:
     rounds: int
 
     def median(self, case: Case, target: Target, connections: int = CONNECTIONS) -> Load:
-        """Return the run with the median processor time of all rounds."""
+        """Return the results of the round with the median processor time."""
         runs = []
         for number in range(self.rounds):
             load, _ = put_load(
@@ -85,7 +85,7 @@ def rows(bench: Bench, database: Database) -> Plot:
 
 
 def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
-    """Measure a small query, the first response and the memory, with increasing numbers of other tables."""
+    """Measure a small query, the first response, and memory with increasing numbers of other tables."""
     cost: Plot = {}
     first: Plot = {}
     memory: Plot = {}
@@ -110,7 +110,7 @@ def tables(bench: Bench, _database: Database) -> tuple[Plot, Plot, Plot]:
 
 
 def seconds_to_response(daemon: Daemon, case: Case = BY_KEY) -> float:
-    """Return the seconds from the start of the process until it responds to a request."""
+    """Return the seconds from the start of the daemon's process until it responds to a request."""
     began = time.perf_counter()
     if not daemon_responds(daemon, case):
         wait_for(lambda: daemon_responds(daemon, case), "the first answer")
@@ -118,7 +118,6 @@ def seconds_to_response(daemon: Daemon, case: Case = BY_KEY) -> float:
 
 
 def daemon_responds(daemon: Daemon, case: Case = BY_KEY) -> bool:
-    """Whether the daemon responds to a request."""
     connection = HTTPConnection("127.0.0.1", daemon.port, timeout=10)
     path, body = case.numbered(1)
     try:
@@ -168,7 +167,7 @@ def connections(bench: Bench, database: Database) -> tuple[Plot, Plot]:
 
 
 def draw(file: Path, plot: Mapping[int, Point], labels: tuple[str, str, str]) -> None:
-    """Draw a plot; ``labels`` are its title, the growing quantity, and the unit."""
+    """Draw a plot. ``labels`` are its title, the growing quantity, and the unit."""
     from matplotlib import pyplot, rcParams  # noqa: PLC0415 - an extra
 
     rcParams["svg.fonttype"] = "none"
@@ -197,16 +196,15 @@ def draw(file: Path, plot: Mapping[int, Point], labels: tuple[str, str, str]) ->
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, plot and write; return the exit status."""
     parser = argparse.ArgumentParser(description="Measure how the cost of a request grows.")
-    parser.add_argument("--seconds", type=int, default=3, help="how long each round runs")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each point")
+    parser.add_argument("--seconds", type=int, default=3, help="seconds per round (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per point (default: 3)")
     parser.add_argument(
-        "--output", type=Path, default=ROOT / "docs" / "performance", help="folder of the plots"
+        "--output", type=Path, default=ROOT / "docs" / "performance", help="folder to which plots are written"
     )
     options = parser.parse_args(words)
     options.output.mkdir(parents=True, exist_ok=True)
-    # Thousands of tables are created in one transaction.
+    # One transaction creates thousands of tables.
     server = Server(settings={"max_locks_per_transaction": "256"})
     try:
         server.create()
@@ -222,7 +220,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def measure(bench: Bench, database: Database, folder: Path) -> dict[str, Any]:
-    """Measure and plot everything; return the results by plot."""
+    """Measure and plot everything and return the results by plot."""
     drawn: dict[str, Any] = {}
 
     def show(name: str, plot: Plot, title: str, grows: str, unit: str) -> None:

@@ -1,10 +1,10 @@
 """Compares versions of the daemon: latency of short requests with and without long documents.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/interference.py FOLDER [FOLDER ...]``. Each folder is a
-checkout in which ``make develop`` was run. One client repeats a request with a cached plan. Another process
-sends new documents that take as long to compile as the limits allow, on two connections. Rounds alternate.
-The table shows percentiles of the first client's latency in milliseconds, with and without the documents, and
-the rate of documents per second.
+checkout in which ``make develop`` was run. One client repeats a request with a cached plan. On two
+connections, another process sends new documents that take as long to compile as the limits permit. Rounds
+alternate. The table shows percentiles of the first client's latency in milliseconds, with and without
+documents, and the documents per second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CONNECTIONS = 2
 TOKENS = 20_000
 NAMES = ("root fields", "shared variables", "shared fragments", "conditions", "unknown")
-"""Documents from ``support.long_documents``."""
+"""Names of documents in ``support.long_documents``."""
 KNOWN = "query($id: Int!) { personByPk(id: $id) { name person { email } } }"
 
 
@@ -47,7 +47,7 @@ def post(connection: http.client.HTTPConnection, query: str, variables: Any = No
 
 
 def send_documents(port: int, completed: Synchronized[int], ends: Any) -> None:
-    """Send new long documents until the end."""
+    """Send new long documents until ``ends`` is set."""
     numbers = itertools.count()
     texts = [text for name, text in documents(TOKENS).items() if name in NAMES]
 
@@ -67,7 +67,7 @@ def send_documents(port: int, completed: Synchronized[int], ends: Any) -> None:
 
 
 def latencies(port: int, seconds: float) -> list[float]:
-    """Send requests one after the other for some seconds, and return their latencies in milliseconds."""
+    """Send sequential requests for some seconds and return their latencies in milliseconds."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     milliseconds: list[float] = []
     end = time.perf_counter() + seconds
@@ -94,9 +94,8 @@ def measured(port: int, seconds: float) -> tuple[list[float], list[float], float
 
 
 def main(words: list[str]) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="Measure requests while long documents are compiled.")
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a checkout")
+    parser = argparse.ArgumentParser(description="Measure short requests while long documents are compiled.")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="checkout to measure")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(words)
@@ -120,7 +119,6 @@ def main(words: list[str]) -> int:
 
 
 def report(name: str, unloaded: list[float], loaded: list[float], rate: float) -> None:
-    """Print a line of the table."""
     cells = []
     for milliseconds in (unloaded, loaded):
         cuts = statistics.quantiles(milliseconds, n=100)

@@ -1,15 +1,15 @@
-"""Compares ``db-lane = auto`` with ``off``: latency of short requests, with and without other load.
+"""Compares ``db-lane = auto`` (the express lane) with ``off``: latency of short requests.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/lane.py`` with ``wrk`` installed. Both daemons serve one
 database, and rounds alternate. The table shows the medians of the rounds: 50th and 99th percentile of the
 latency in milliseconds, and requests per second.
 
-With other load, which is sent on two connections at the same time:
+Two rows of the table are measured while other requests are sent on two connections:
 
-- ``mixed``: a statement that takes 200 ms in one of 20 runs;
-- ``lock``: inserts into a table that is locked exclusively for one of two seconds.
+- ``mixed``: a statement that takes 200 ms in one of 20 executions;
+- ``lock``: inserts into a table that is exclusively locked for one of two seconds.
 
-``page 10`` … are pages of 10 and more rows, each with an object, without other load.
+``page 10`` to ``page 200`` are pages of 10 to 200 rows with nested objects.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ ROUNDS, SECONDS = 4, 4
 
 
 def main() -> int:
-    """Measure and print."""
     server = Server()
     try:
         server.create()
@@ -120,7 +119,7 @@ def _compare(
 
 
 def _run(stack: ExitStack, work: Callable[[], object]) -> None:
-    """Run work in a thread, and wait for it at the end."""
+    """Run work in a thread. The stack waits for the thread when it is closed."""
     thread = threading.Thread(target=work)
     thread.start()
     stack.callback(thread.join)

@@ -1,16 +1,19 @@
 """Cost of live queries: memory, processor time, latency of changes, and their effect on other requests.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/live.py [SUBSCRIBERS] [COHORTS]``. It starts a PostgreSQL,
-a daemon with one worker, and clients in other processes.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/live.py [SUBSCRIBERS] [COHORTS]``. It starts a PostgreSQL
+server, a daemon with one worker, and clients in other processes.
 
-- memory: the daemon's memory per subscriber.
+- memory: memory of the daemon per subscriber.
 - idle: processor time of the daemon and of PostgreSQL while nothing changes, including heartbeats.
-- change: seconds from the commit of a change to every cohort until its arrival at each subscriber.
-- unread: memory while clients do not read a large changing result, and while reading clients share one.
+- change: seconds from the commit of a change until each subscriber receives it. The change affects every
+  cohort.
+- unread: memory while clients do not read a large changing result, and while clients that read share such a
+  result.
 - fairness: seconds until one caller receives a change while another has 60 slow subscriptions.
-- polls: PostgreSQL's processor time for polling each of 1,000 cohorts once, compared with the same requests.
+- polls: PostgreSQL's processor time per poll of a cohort, compared with the same request without a
+  subscription.
 - requests: milliseconds of sequential requests by key, without subscribers, and while all cohorts change
-  twice a second; medians and 99th percentiles of alternating rounds.
+  twice a second: medians and 99th percentiles of alternating rounds.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ PEERS = 4
 
 
 def request_of(cohort: int) -> bytes:
-    """Return the request of a cohort's subscribers."""
+    """Return the request that subscribers of a cohort send."""
     return (
         f"GET /rest/v1/item?select=changed,name&id=eq.{cohort} HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\n"
         "Accept: text/event-stream\r\n\r\n"
@@ -62,9 +65,9 @@ def request_of(cohort: int) -> bytes:
 
 
 def be_clients(port: int, count: int, cohorts: int) -> None:
-    """Subscribe, then print the arrival times of a change, once per line of input.
+    """Subscribe. For each line of input, print the arrival times of the next change.
 
-    The first line of output means that all subscribers have received the first result.
+    The first line of output is printed after all subscribers have received their first result.
     """
     selector = selectors.DefaultSelector()
     for number in range(count):
@@ -87,7 +90,7 @@ def be_clients(port: int, count: int, cohorts: int) -> None:
 
 
 class Clients:
-    """Subscribers in other processes."""
+    """Subscribers that run in other processes."""
 
     def __init__(self, daemon: Daemon, count: int, cohorts: int) -> None:
         each = -(-count // PEERS)
@@ -102,14 +105,14 @@ class Clients:
             assert process.stdout.readline() == "subscribed\n"
 
     def expect(self) -> None:
-        """Make the subscribers record the next change."""
+        """Make the subscribers record the arrival of the next change."""
         for process in self.processes:
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
 
     def heard(self) -> list[float]:
-        """Return the arrival times of the change."""
+        """Return the arrival times of the change at all subscribers."""
         times: list[float] = []
         for process in self.processes:
             assert process.stdout is not None
@@ -117,7 +120,6 @@ class Clients:
         return sorted(times)
 
     def end(self) -> None:
-        """Disconnect all subscribers."""
         for process in self.processes:
             process.kill()
             process.communicate()
@@ -125,7 +127,6 @@ class Clients:
 
 @contextmanager
 def served(database: Database) -> Iterator[Daemon]:
-    """Yield a daemon that is ready."""
     with (
         TemporaryDirectory() as folder,
         Daemon(Path(folder), database.uri, settings=SETTINGS, project=PROJECT) as daemon,
@@ -140,21 +141,21 @@ def resident(pid: int) -> int:
 
 
 def change(database: Database) -> float:
-    """Change the result of every cohort; return the time of the commit."""
+    """Change the result of every cohort and return the time of the commit."""
     database.execute("update item set changed = changed + 1")
     return time.time()
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Return a percentile of the values."""
+    """Return the percentile of the values that ``share`` defines as a fraction."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
 def subscribers(server: Server, count: int, cohorts: int) -> None:
-    """Print memory, idle time and latency of changes."""
+    """Print the memory of subscribers, processor time while idle, and the latency of changes."""
     database = server.create_database(SCHEMA)
     with served(database) as daemon:
-        for _ in range(200):  # excludes memory allocated by the first requests
+        for _ in range(200):  # exclude memory that the first requests allocate
             plain(daemon, 1)
         before = resident(daemon.process.pid)
         clients = Clients(daemon, count, cohorts)
@@ -182,7 +183,7 @@ def subscribers(server: Server, count: int, cohorts: int) -> None:
 
 
 def opened(daemon: Daemon, target: str, headers: str = "") -> socket.socket:
-    """Subscribe, and read the response head; the subscription may be rejected."""
+    """Subscribe and read the response head. The subscription may be rejected."""
     client = socket.create_connection(("127.0.0.1", daemon.port))
     client.sendall(
         f"GET /rest/v1/{target} HTTP/1.1\r\nHost: x\r\napikey: {KEY}\r\n{headers}"
@@ -193,7 +194,7 @@ def opened(daemon: Daemon, target: str, headers: str = "") -> socket.socket:
 
 
 def unread(server: Server, size: int, count: int, *, read: bool) -> None:
-    """Print the memory used by a large changing result, and the number of remaining streams."""
+    """Print the memory that a large changing result needs and the number of remaining streams."""
     database = server.create_database(SCHEMA)
     database.execute("update item set name = repeat('x', %s) where id = 1", (size,))
     with served(database) as daemon:
@@ -222,7 +223,7 @@ def unread(server: Server, size: int, count: int, *, read: bool) -> None:
 
 
 def drained(client: socket.socket, ended: threading.Event) -> None:
-    """Read everything until the end."""
+    """Read from a socket until the stream or the measurement ends."""
     client.settimeout(0.5)
     while not ended.is_set():
         try:
@@ -247,7 +248,7 @@ def fairness(server: Server) -> None:
         for slow in (0, 60):
             database.execute("update pause set seconds = 0")
             others = [opened(daemon, f"paused?limit={number}") for number in range(1, slow + 1)]
-            # A trusted proxy reports the address of the other caller.
+            # The header from a trusted proxy makes this another caller.
             one = opened(daemon, "item?select=changed&id=eq.1", "X-Forwarded-For: 192.0.2.7\r\n")
             one.settimeout(60)
             one.recv(4096)
@@ -267,7 +268,7 @@ def fairness(server: Server) -> None:
 
 
 def polls(server: Server, cohorts: int = 1000) -> None:
-    """Print PostgreSQL's time for polls and for the same requests."""
+    """Print PostgreSQL's processor time for polls and for the same requests."""
     database = server.create_database(SCHEMA)
     with served(database) as daemon:
         clients = Clients(daemon, cohorts, cohorts)
@@ -299,7 +300,7 @@ _connections: dict[int, HTTPConnection] = {}
 
 
 def plain(daemon: Daemon, number: int) -> float:
-    """Send a request by key and return its milliseconds."""
+    """Send a request by key and return its latency in milliseconds."""
     connection = _connections.setdefault(daemon.port, HTTPConnection("127.0.0.1", daemon.port))
     began = time.perf_counter()
     connection.request("GET", f"/rest/v1/item?select=name&id=eq.{number}", headers={"apikey": KEY})
@@ -334,7 +335,7 @@ def print_latencies(server: Server, count: int, cohorts: int) -> None:
 
 
 def record(found: dict[str, list[tuple[float, float]]], name: str, daemon: Daemon) -> None:
-    """Add a round of requests."""
+    """Measure a round of requests and add its median and 99th percentile."""
     times = [plain(daemon, number % 1000 + 1) for number in range(REQUESTS)]
     found.setdefault(name, []).append((statistics.median(times), percentile(times, 0.99)))
 
@@ -352,7 +353,6 @@ def write(uri: str) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
     if sys.argv[1:2] == ["clients"]:
         be_clients(*map(int, sys.argv[2:]))
         return

@@ -1,4 +1,4 @@
-"""Puts load on an HTTP server with wrk, and reads the results of wrk and the processor time of processes."""
+"""Puts load on an HTTP server with wrk and returns wrk's results and the processor time of processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ end
 class Target:
     """A server to put load on.
 
-    :ivar path: replaces the path of each case; "" for none.
+    :ivar path: replaces the path of each case, "" to use the case's path.
     :ivar tokens: ``Authorization`` headers that requests use in turn.
     """
 
@@ -60,7 +60,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The results of a run.
+    """The results of a measurement.
 
     :ivar p50: median latency in milliseconds, None if not measured.
     :ivar p99: 99th percentile of the latency in milliseconds, None if not measured.
@@ -89,7 +89,7 @@ def put_load(
     """Send a case's requests for some seconds, after a second of warm-up.
 
     :param database: process ID of PostgreSQL.
-    :param first: number before that of the first request.
+    :param first: the number of the first request, minus 1.
     :return: the results, and the number of the last request.
     """
     script = folder / "case.lua"
@@ -110,12 +110,12 @@ def put_load(
 
 
 def processor_time(pid: int) -> float:
-    """Return the processor time of a process and its descendants, including ended ones, in seconds."""
+    """Return the seconds of processor time of a process and its descendants, including ended descendants."""
     try:
         own = sum(int(field) for field in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
         return own + sum(processor_time(child) for child in _children(pid))
     except (FileNotFoundError, ProcessLookupError):
-        return 0.0  # it has ended, and its time is counted for its parent
+        return 0.0  # the process has ended, and its parent's statistics include its time
 
 
 def resident_memory(pid: int) -> float:
@@ -156,5 +156,4 @@ def _lua(case: Case, target: Target, first: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a Lua string literal."""
     return '"' + "".join(c if c.isalnum() else f"\\{ord(c):03d}" for c in text) + '"'

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REQUESTS = 100_000
 LABELS = ("graphql", "POST", "/graphql/v1", "200", "")
 SECONDS = (0.0012, 0.0001, 0.0008, 0.0003)
-"""Duration of a request and its parts: queue, database and daemon."""
+"""Duration of a request, and the parts of it spent in the queue, the database and the daemon."""
 
 
 def measure(count: Callable[[], None]) -> float:
@@ -31,7 +31,6 @@ def measure(count: Callable[[], None]) -> float:
 
 
 def main() -> None:
-    """Print five rounds."""
     registry = CollectorRegistry()
     counter = Counter("requests", "-", ("area", "method", "route", "status", "code"), registry=registry)
     histograms = [

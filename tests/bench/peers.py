@@ -1,4 +1,4 @@
-"""Alternatives on the same database: PostGraphile for GraphQL, and a program written by hand for REST."""
+"""Peers on the same database: PostGraphile for GraphQL, and a FastAPI program for REST."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataapi.testing import free_port
 from support.daemon import JWT_SECRET, KEY, wait_for
 
 _NPM_PACKAGES = ("postgraphile@5", "node@22")
-"""PostGraphile requires a newer version of Node than many machines have."""
+"""Node is included because PostGraphile requires a newer version than many machines have."""
 _PYTHON_PACKAGES = ("fastapi", "asyncpg", "uvicorn[standard]")
 
 _GRAPHQL = "/graphql"
@@ -53,14 +53,14 @@ export default {
 
 
 class NotInstalled(Exception):
-    """A peer cannot be installed on this machine; the message contains the reason."""
+    """Raised when a peer cannot be installed on this machine. The message contains the reason."""
 
 
 class Peer(ABC):
-    """An alternative in one process; a context manager that starts and stops it.
+    """A peer in one process. It is a context manager that starts and stops the process.
 
-    :param folder: where it is installed.
-    :ivar name: its name in the table.
+    :param folder: folder in which peers are installed.
+    :ivar name: the peer's name in the table.
     """
 
     name: str
@@ -73,33 +73,31 @@ class Peer(ABC):
 
     @property
     def pid(self) -> int:
-        """Its process ID."""
         assert self._process is not None
         return self._process.pid
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """The installed version."""
+        """The peer's installed version."""
 
     @abstractmethod
     def install(self) -> None:
-        """Install it into its folder if it is missing. Raises ``NotInstalled``."""
+        """Install the peer if it is missing, or raise ``NotInstalled``."""
 
     @abstractmethod
     def adapted(self, case: Case) -> Case | None:
-        """Return the equivalent case for this peer, or None if there is none."""
+        """Return the equivalent case for this peer, or None."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """Return the command line that starts it."""
+        """Return the command line that starts the peer."""
 
     @abstractmethod
     def _responds(self, connection: HTTPConnection) -> bool:
         """Send a request and return whether it succeeds."""
 
     def __enter__(self) -> Self:
-        """Start it and wait until it responds."""
         environ = {"URI": self._uri, "SECRET": JWT_SECRET, "KEY": KEY, "PORT": str(self.port)}
         with (self._folder / "output").open("wb") as output:
             self._process = subprocess.Popen(
@@ -116,7 +114,6 @@ class Peer(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -132,21 +129,19 @@ class Peer(ABC):
 
 
 class PostGraphile(Peer):
-    """PostGraphile, configured for production by its documentation.
+    """PostGraphile, configured for production as documented.
 
-    Roles and claims are set like ours, and verified tokens are cached.
+    Roles and claims are set as by the daemon, and verified tokens are cached.
     """
 
     name = "PostGraphile"
 
     @property
     def version(self) -> str:
-        """The installed version."""
         package = self._folder / "node_modules" / "postgraphile" / "package.json"
         return str(json.loads(package.read_text("utf-8"))["version"])
 
     def install(self) -> None:
-        """Install it from the npm registry. Raises ``NotInstalled``."""
         if self._program.exists() and self._node.exists():
             return
         npm = shutil.which("npm")
@@ -157,7 +152,6 @@ class PostGraphile(Peer):
         _run([npm, "install", "--no-audit", "--no-fund", *_NPM_PACKAGES], self._folder)
 
     def adapted(self, case: Case) -> Case | None:
-        """Return the case with its own document."""
         return None if case.peer is None else replace(case, path=_GRAPHQL, body=case.peer)
 
     def _command(self) -> list[str]:
@@ -185,12 +179,10 @@ class FastApi(Peer):
 
     @property
     def version(self) -> str:
-        """The installed version."""
         shown = "from importlib.metadata import version; print(version('fastapi'))"
         return _run([str(self._python), "-c", shown], self._folder).strip()
 
     def install(self) -> None:
-        """Install it from PyPI. Raises ``NotInstalled``."""
         if (self._python.parent / "uvicorn").exists():
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -198,7 +190,6 @@ class FastApi(Peer):
         _run([str(self._python), "-m", "pip", "install", "--quiet", *_PYTHON_PACKAGES], self._folder)
 
     def adapted(self, case: Case) -> Case | None:
-        """Return the case with its own path."""
         return None if case.by_hand is None else replace(case, path=case.by_hand)
 
     def _command(self) -> list[str]:

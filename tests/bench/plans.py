@@ -1,4 +1,4 @@
-"""Runs SQL like the pool, and reads query plans from auto_explain."""
+"""Executes SQL like the pool and reads query plans from auto_explain."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ select inhrelid::regclass::text, inhparent::regclass::text from pg_inherits wher
 """
 _ROUNDS = 3
 _LONG = 2.0
-"""Maximum duration of a statement to repeat, in seconds."""
+"""Seconds from which a call is too slow to be repeated."""
 
 
 @dataclass
 class Seen:
-    """The execution of a call.
+    """Measurements of a call.
 
     :ivar milliseconds: duration without auto_explain, including planning and round trips.
-    :ivar buffers: pages accessed, in memory or not.
+    :ivar buffers: pages accessed in shared buffers or on disk.
     :ivar wal: bytes written to the WAL.
-    :ivar nodes: table scans, with the number of relations or partitions read.
+    :ivar nodes: kinds of scans by table or index, with the number of partitions scanned.
     :ivar discarded: rows removed by filters.
     """
 
@@ -71,7 +71,7 @@ class Explained:
         self._commits = False
 
     async def fetch(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run SQL. Loops that process all remaining work end after one iteration."""
+        """Execute SQL. Repeated texts return no rows, so loops over remaining work end early."""
         if not self._commits and text in self._texts:
             return []
         self._texts.append(text)
@@ -83,7 +83,7 @@ class Explained:
             raise errors.from_postgres(error, anonymous=False) from error
 
     def commit(self, call: Call) -> Any:
-        """Run a call, commit, and return its result."""
+        """Run a call, commit its transaction, and return its result."""
         self._commits = True
         try:
             return _done(call)
@@ -92,9 +92,9 @@ class Explained:
             self._connection.commit()
 
     def explain(self, call: Callable[[], Call], before: str = "") -> Seen:
-        """Repeat a call, finally with auto_explain.
+        """Repeat a call, finally with auto_explain, and return the measurements.
 
-        :param before: SQL that runs first in each transaction and is not measured.
+        :param before: SQL that runs first in each transaction, but is not measured.
         """
         times = list[float]()
         while len(times) <= _ROUNDS and (not times or times[-1] < _LONG):
@@ -104,7 +104,7 @@ class Explained:
         for plan in self._plans(call, before):
             seen.buffers += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
             seen.wal += plan["WAL Bytes"]
-        # A statement includes the cost of its functions; their statements have separate plans.
+        # The cost of a statement includes that of its functions. Statements of functions have separate plans.
         for plan in self._plans(call, before, _NESTED):
             self._read(plan, seen)
         return seen
@@ -128,7 +128,7 @@ class Explained:
             self._connection.rollback()
 
     def _read(self, plan: Mapping[str, Any], seen: Seen) -> None:
-        """Add the reads of a node and its descendants, unless they never ran."""
+        """Add the scans of a plan node and its descendants, except nodes that were never executed."""
         if not plan.get("Actual Loops"):
             return
         what = plan.get("Index Name") or plan.get("Relation Name")
@@ -146,9 +146,9 @@ _NOTEWORTHY = frozenset({"Sort", "Hash", "Incremental Sort"})
 
 
 def _done(call: Call) -> Any:
-    """Return the result of a coroutine that does not wait."""
+    """Return the result of a coroutine that completes immediately."""
     try:
         call.send(None)
     except StopIteration as end:
         return end.value
-    raise RuntimeError("the call waits for something")
+    raise RuntimeError("the call does not complete immediately")

@@ -1,8 +1,8 @@
-"""Processor time of a round trip with psycopg2, txpostgres' pool, psycopg's pool under asyncio, and our pool.
+"""Processor time of a round trip with psycopg2, and with the pools of txpostgres, psycopg and the daemon.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/pool.py [RUNS]`` with ``psycopg-pool`` installed. The
-columns are microseconds of this process's processor time per sequential round trip; with 16 concurrent ones,
-that of this process and of PostgreSQL; and round trips per second.
+columns are microseconds of processor time per round trip: of this process for sequential round trips, and of
+this process and PostgreSQL for 16 concurrent round trips. The last column is round trips per second.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class Times(NamedTuple):
     """Times of round trips.
 
     :ivar sequential: microseconds of this process's processor time.
-    :ivar concurrent: the same with 16 concurrent round trips.
+    :ivar concurrent: microseconds of this process's processor time with 16 concurrent round trips.
     :ivar postgres: microseconds of PostgreSQL's processor time with 16 concurrent round trips.
-    :ivar rate: concurrent round trips per second.
+    :ivar rate: round trips per second with 16 concurrent round trips.
     """
 
     sequential: float
@@ -81,8 +81,8 @@ class Times(NamedTuple):
 async def timed(several: Repeat, together: Repeat, runs: int, server: Server) -> Times:
     """Measure round trips.
 
-    :param several: runs this number of round trips, one at a time.
-    :param together: runs them 16 at a time.
+    :param several: makes this number of round trips, one at a time.
+    :param together: makes this number of round trips, 16 at a time.
     """
     await together(1600)
     start = time.process_time()
@@ -97,7 +97,7 @@ async def timed(several: Repeat, together: Repeat, runs: int, server: Server) ->
 
 
 async def by_psycopg_pool(database: Database, runs: int, server: Server) -> Times:
-    """Measure psycopg's pool, which requires asyncio, with settings and statement in one pipeline."""
+    """Measure psycopg's asyncio pool, with settings and statement in one pipeline."""
     settings, statement = SIMPLE.split(";", maxsplit=1)[0], "select %s::int + 1"
 
     async def several(count: int) -> None:
@@ -115,7 +115,7 @@ async def by_psycopg_pool(database: Database, runs: int, server: Server) -> Time
 
 
 async def measure(once: Once, runs: int, server: Server) -> Times:
-    """Measure one of Twisted's pools; see ``timed``."""
+    """Measure a pool for Twisted. ``once`` makes a round trip."""
 
     async def several(count: int) -> None:
         for _ in range(count):
@@ -128,7 +128,6 @@ async def measure(once: Once, runs: int, server: Server) -> Times:
 
 
 async def main(reactor: Any, runs: int) -> None:
-    """Print the table."""
     server = Server()
     try:
         server.create()

@@ -1,8 +1,8 @@
 """Cost of a request through PgBouncer: SQL sent as text, or prepared with protocol messages.
 
 Run as ``PYTHONPATH=daemon:tests PGBOUNCER=… python tests/bench/pooler.py [RUNS] [ROUNDS]`` with PgBouncer
-1.21 or later. The messages are those of the daemon for some requests. Each route sends the same messages
-sequentially through a pool with one connection, in turn. Direct routes connect to PostgreSQL itself.
+1.21 or later. The messages are the daemon's for some requests. Routes send the same messages in turn,
+sequentially through a pool with one connection. Direct routes connect to PostgreSQL itself.
 
 The columns are the median of the round trips in milliseconds, and microseconds of processor time per round
 trip in PostgreSQL, in PgBouncer and in this process.
@@ -39,9 +39,9 @@ NUMBERS = 200
 
 @dataclass
 class Route:
-    """A pool that sends messages by one route.
+    """A pool that sends messages over one route.
 
-    :ivar figures: per round: milliseconds, then microseconds of PostgreSQL, PgBouncer and this process.
+    :ivar figures: milliseconds of each round, and processor time of PostgreSQL, PgBouncer and this process.
     """
 
     pool: Pool
@@ -49,7 +49,7 @@ class Route:
 
 
 async def messages_of(reactor: Any, database: Database, path: str) -> list[Message]:
-    """Return the daemon's messages for a path with each number."""
+    """Return the messages that the daemon sends for a path with each number."""
     service = Service(reactor, database)
     await service.start()
     try:
@@ -61,7 +61,7 @@ async def messages_of(reactor: Any, database: Database, path: str) -> list[Messa
 
 
 async def run(route: Route, messages: list[Message], runs: int, processes: tuple[int, int]) -> None:
-    """Send messages by one route."""
+    """Send messages over a route and record the times."""
     before = (*map(processor_time, processes), time.process_time())
     times = []
     for number in range(runs):
@@ -74,7 +74,6 @@ async def run(route: Route, messages: list[Message], runs: int, processes: tuple
 
 
 async def main(reactor: Any, runs: int, rounds: int) -> None:
-    """Print the tables."""
     server = Server()
     try:
         server.create()
@@ -107,7 +106,7 @@ def _route(reactor: Any, database: Database, *, prepared: bool | None) -> Route:
 async def compare(
     routes: list[Route], messages: list[Message], runs: int, rounds: int, processes: tuple[int, int]
 ) -> None:
-    """Send by all routes in turn, after checking that their results are equal."""
+    """Send messages over all routes in turn, after checking that the results are equal."""
     for route in routes:
         await route.pool.start()
     try:

@@ -1,12 +1,13 @@
 """Rate at which a daemon accepts events over HTTP and delivers them.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/publish.py [--seconds N] [--connections N]`` with ``wrk``
-installed. It starts a PostgreSQL, a daemon, and a receiver in another process, and publishes events of a
-project with one endpoint for all of them.
+installed. It starts a PostgreSQL server, a daemon, and a receiver in another process, and publishes events of
+a
+project with one endpoint for all events.
 
-- accepted: requests with one event each that returned 201, per second, and their processor time in the daemon
-  and in PostgreSQL, including concurrent deliveries.
-- end to end: the same events per second, from the first request until the last delivery.
+- accepted: requests per second that published one event and returned 201, and their processor time in the
+  daemon and PostgreSQL, including concurrent deliveries.
+- end to end: deliveries per second, from the first request until the last delivery.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from support.recorder import Recorder
 
 
 def main() -> None:
-    """Start the programs, measure and print."""
-    parser = argparse.ArgumentParser(description="Measure events over HTTP.")
+    parser = argparse.ArgumentParser(description="Measure the publishing of events over HTTP.")
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=16)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A receiver process: prints its port, then the arrival times of requests for every line of input.
+"""A receiver process. It prints its port and, for every line of input, the arrival times of requests.
 
 Its argument is the delay of responses in seconds (default: 0).
 """
@@ -14,7 +14,7 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class _Talk(asyncio.Protocol):
-    """A connection; requests are counted when the head arrives, and get a response when they are complete."""
+    """A connection that records the arrival of each request and responds."""
 
     def __init__(self, seen: list[float], seconds: float) -> None:
         self._seen = seen

@@ -1,7 +1,7 @@
 """Cost of reading a catalog of many tables, and how long it blocks the reactor.
 
-Run as ``PYTHONPATH=daemon:tests python tests/bench/reflection.py [TABLES]``. Each table has ten columns, two
-indexes besides its key, a foreign key, a directive and grants.
+Run as ``PYTHONPATH=daemon:tests python tests/bench/reflection.py [TABLES]``. Each table has ten columns, a
+primary key, two other indexes, a foreign key, a directive and grants.
 """
 
 from __future__ import annotations
@@ -60,12 +60,10 @@ class Stalls:
         self.late: list[float] = []
 
     def start(self) -> None:
-        """Start the timer."""
         self.late.clear()
         self._next()
 
     def stop(self) -> None:
-        """Stop the timer."""
         self._call.cancel()
 
     def _next(self) -> None:
@@ -84,12 +82,11 @@ class Stalls:
 
 
 def show(name: str, value: str) -> None:
-    """Print a line of the table."""
     sys.stdout.write(f"{name:55} {value}\n")
 
 
 async def measure_query(pool: Pool) -> None:
-    """Time only the query."""
+    """Measure only the reflection query."""
     await pool.fetch(REFLECTION, (["public"], False))
     began = time.perf_counter()
     rows = await pool.fetch(REFLECTION, (["public"], False))
@@ -98,7 +95,7 @@ async def measure_query(pool: Pool) -> None:
 
 
 async def measure_load(reactor: Any, watcher: CatalogWatcher, stalls: Stalls) -> None:
-    """Time loads while the timer runs, after an idle second for comparison."""
+    """Measure loads while the timer runs. For comparison, an idle second is measured first."""
     stalls.start()
     await task.deferLater(reactor, 1.0)
     stalls.stop()
@@ -114,7 +111,7 @@ async def measure_load(reactor: Any, watcher: CatalogWatcher, stalls: Stalls) ->
 
 
 def measure_use(catalog: Catalog) -> None:
-    """Time the first use of the snapshot by a request."""
+    """Measure what the first request computes from a catalog."""
     began = time.perf_counter()
     privileges = Privileges(catalog, "anon")
     visible = [table for table in catalog.tables.values() if privileges.can(table, "SELECT")]
@@ -130,7 +127,7 @@ def measure_use(catalog: Catalog) -> None:
 
 
 async def measure_memory(watcher: CatalogWatcher) -> None:
-    """Print the size of a snapshot."""
+    """Print the memory that a catalog needs."""
     gc.collect()
     tracemalloc.start()
     watcher.current = None
@@ -144,7 +141,6 @@ async def measure_memory(watcher: CatalogWatcher) -> None:
 
 
 async def run(reactor: Any, database: Database) -> None:
-    """Print the table."""
     pool = Pool(reactor, database.uri, size=2)
     await pool.start()
     watcher = CatalogWatcher(reactor, pool.fetch, ("public",))
@@ -160,7 +156,7 @@ async def run(reactor: Any, database: Database) -> None:
 
 
 def main(reactor: Any, tables: str = "1000") -> defer.Deferred[None]:
-    """Start a server, fill it, measure, and remove it."""
+    """Start a server, create the tables, measure, and remove the server."""
     server = Server()
     server.create()
     reactor.addSystemEventTrigger("after", "shutdown", server.remove)

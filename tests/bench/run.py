@@ -1,17 +1,17 @@
-"""Compares the daemon with plain PostgreSQL, PostGraphile and a program written by hand, in turn.
+"""Compares the daemon with plain PostgreSQL, PostGraphile and a FastAPI program.
 
 Run as ``python tests/bench/run.py [--seconds N] [--rounds N] [--workers N] [--connections N] [--case TEXT]...
 [--json FILE] [--no-peer]`` with the project and its extras ``embedded`` and ``test`` installed (``make
 develop``, repeated after adding files), and ``wrk`` and ``pgbench`` (Debian: ``wrk`` and ``postgresql``).
 The peers are installed from the npm registry and PyPI into ``build/``, or skipped with the reason. It starts
-a PostgreSQL with the Chinook sample, and prints a row per case of ``cases.py``.
+a PostgreSQL server with the Chinook sample and prints a row per case of ``cases.py``.
 
 The responses to each case must be equal before it is measured. Then each contender runs for some seconds, in
 turn. The table contains the medians of all rounds: requests per second, the median and 99th percentile of the
 latency in milliseconds, and the microseconds of processor time per request in the server and in PostgreSQL,
 which depend least on the load of the machine. The floor is minimal SQL for the same response, as a prepared
-statement of pgbench: without HTTP, roles and settings. ``of it`` is the ratio of our requests per second to
-those of the floor or the peer.
+statement of pgbench: without HTTP, roles and settings. The column ``of it`` is the ratio of our requests per
+second to those of the floor or the peer.
 """
 
 from __future__ import annotations

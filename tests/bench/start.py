@@ -1,12 +1,12 @@
-"""Compares how long versions of the daemon take to start, in processor time and in wall time.
+"""Compares the processor time and wall time that versions of the daemon need to start.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/start.py FOLDER [FOLDER ...]``. Each folder is a checkout
 in which ``make develop`` was run. All daemons serve one database. They start one after the other in varying
 order, so that other load on the machine affects all of them equally. The table contains the medians, and the
 median ratio to the first version per round.
 
-- import: a process creates the service, and imports everything that a daemon needs before its first request.
-- REST, GraphQL: from the start of ``twistd`` to the first response, to a request by primary key.
+- import: a process creates the service, and imports all modules that a daemon needs before its first request.
+- REST, GraphQL: from the start of ``twistd`` to the first response. The request reads a row by primary key.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ os._exit(0)
 
 @dataclass(frozen=True)
 class Start:
-    """One measurement.
+    """The measurement of one start.
 
     :ivar processor: processor time in milliseconds.
-    :ivar wall: milliseconds.
+    :ivar wall: wall time in milliseconds.
     :ivar memory: resident memory in MiB.
     """
 
@@ -56,14 +56,13 @@ class Start:
 
 
 Starts = dict[Path, list[Start]]
-"""The rounds of each checkout."""
+"""The measurements of each checkout."""
 
 
 def main(words: list[str]) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="Compare the start of versions side by side.")
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a checkout")
-    parser.add_argument("--rounds", type=int, default=9, help="starts of each version (default: 9)")
+    parser = argparse.ArgumentParser(description="Compare the start time of versions of the daemon.")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="checkout to measure")
+    parser.add_argument("--rounds", type=int, default=9, help="starts per version (default: 9)")
     options = parser.parse_args(words)
     checkouts = [folder.resolve() for folder in options.folders]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -81,7 +80,7 @@ def main(words: list[str]) -> int:
                         daemons.TWISTD = str(checkout / ".venv" / "bin" / "twistd")
                         daemon = Daemon(Path(folder), database.uri)
                         start = _imported(daemon) if case is None else _responded(daemon, case)
-                    if turn >= 0:  # otherwise modules are compiled
+                    if turn >= 0:  # in the first round, Python compiles modules
                         starts[checkout].append(start)
             _report(name, starts)
     finally:

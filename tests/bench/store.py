@@ -1,7 +1,8 @@
-"""Query plans and times of the webhooks queries on tables with millions of rows.
+"""Plans and times of the webhooks queries on tables with millions of rows.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/store.py [--deliveries N] [--due N] [--waiting N] [--uri
-URI]``. It starts a PostgreSQL, fills it (six minutes for ten million deliveries, 11 GB), and prints for each
+URI]``. It starts a PostgreSQL server, fills it (six minutes for ten million deliveries, 11 GB), and prints
+for each
 call of the store: milliseconds (median of three, cached if possible), pages, bytes of WAL, rows removed by
 filters, and scans by index and table.
 
@@ -32,21 +33,25 @@ from support.webhooks import KEY, add_endpoint, claim, publish, success
 
 HEALTHY = Scope("healthy")
 SCOPES = [*[LARGE] * 50, FAILING, *[PUBLISHING] * 3, *OTHERS * 25][:1000]
-"""The owners of endpoints, in the order of ``store_data.fill``."""
+"""The scopes of endpoints, in the order of the receivers of ``store_data.fill``."""
 
 _SETTINGS = {"shared_buffers": "2GB", "max_wal_size": "8GB", "maintenance_work_mem": "512MB"}
 _HEAD = "| Query | ms | Pages | Log | In vain | Reads |\n|---|--:|--:|--:|--:|---|\n"
 
 
 def main(words: list[str]) -> int:
-    """Fill a database unless it is filled, and print the table."""
-    parser = argparse.ArgumentParser(description="Show how PostgreSQL runs the queries of webhooks.")
+    """Fill the database if necessary and print the table."""
+    parser = argparse.ArgumentParser(description="Show how PostgreSQL executes the queries of webhooks.")
     parser.add_argument("--deliveries", type=int, default=10_000_000)
     parser.add_argument("--due", type=int, default=500_000)
-    parser.add_argument("--waiting", type=int, default=100_000, help="endpoints that wait for a retry")
-    parser.add_argument("--query", action="append", help="only queries with this in their name (repeatable)")
     parser.add_argument(
-        "--uri", help="superuser URI of a database to fill, or of one filled before (it is not removed)"
+        "--waiting", type=int, default=100_000, help="number of endpoints that wait for a retry"
+    )
+    parser.add_argument(
+        "--query", action="append", help="only queries whose name contains this text (repeatable)"
+    )
+    parser.add_argument(
+        "--uri", help="superuser URI of a database, which is filled unless it was filled before"
     )
     options = parser.parse_args(words)
     if options.uri:
@@ -88,7 +93,7 @@ EVENTS = 300
 
 
 def _compare(full: Database, empty: Database, waiting: int) -> None:
-    """Print the cost of an event in a full and in an empty store, in turn."""
+    """Print the cost of an event in a full and in an empty store, measured in turn."""
     full.execute("truncate webhooks.due")
     wait(full, waiting)
     with opened(empty.admin_uri) as fetches:
@@ -103,9 +108,9 @@ def _compare(full: Database, empty: Database, waiting: int) -> None:
 
 
 def _one_event(database: Database) -> tuple[float, float]:
-    """Return the milliseconds for an event: published, claimed, recorded, and followed by a poll.
+    """Return the milliseconds to publish, claim and record an event, and to poll the queue.
 
-    The first value is the median of the wall clock, the second the mean of PostgreSQL's processor time.
+    The first value is the median wall time, the second is the mean processor time of PostgreSQL.
     """
     with opened(database.admin_uri) as fetches:
         store = make_store(fetches, Cipher([KEY]), retention_days=14)

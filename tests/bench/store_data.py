@@ -1,4 +1,4 @@
-"""Fills the webhooks tables with two weeks of a busy service, by SQL."""
+"""Fills the webhooks tables with two weeks of deliveries of a busy service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 REF = "abcdefghijklmnopqrst"
 DAYS = 16
-"""Days of history: fourteen are within retention, the others are due for removal."""
+"""Number of days of history. Fourteen are within the retention period, older days are due for removal."""
 
 _AT_ONCE = 500_000
 
@@ -96,10 +96,11 @@ where n > %(count)s - %(due)s;
 def fill(
     database: Database, receivers: Sequence[UUID], count: int, due: int, report: Callable[[str], None]
 ) -> None:
-    """Insert events with a delivery each, and make the latest ones due.
+    """Insert events with a delivery each and make the latest deliveries due.
 
-    The first fifty ``receivers`` get a third of all events, a seventh of them of the project ``REF``. The
-    next one always responds with 503, the three after it get no events, and the others get the rest.
+    The first fifty ``receivers`` get a third of all events. A seventh of these events is of the project
+    ``REF``. The next receiver always responds with 503, the following three get no events, and the others get
+    the remaining events.
     """
     connection = psycopg2.connect(database.admin_uri)
     values = {"days": DAYS, "count": count, "due": due, "ref": REF}
@@ -157,7 +158,7 @@ from event cross join lateral (select now() + interval '1 hour' + random() * int
 
 
 def wait(database: Database, count: int) -> None:
-    """Add endpoints that wait for a retry in some hours."""
+    """Add endpoints with an attempt that will be retried in some hours."""
     database.execute(_WAITING, (count,))
     connection = psycopg2.connect(database.admin_uri)
     connection.autocommit = True

@@ -1,4 +1,4 @@
-"""Measures the cases for the daemon, the floor and the peers in turn, and prints the table."""
+"""Measures the cases with the daemon, the floor and the peers in turn, and prints the table."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from support.postgres import Database, Server
 
 HEADERS = {"apikey": KEY, "Content-Type": "application/json", "Accept": "application/json"}
 INSTALLED = Path(__file__).parents[2] / "build" / "bench"
-"""Folder of the installed peers."""
+"""Folder in which the peers are installed."""
 
 WARM_UP = 3
-"""Uncounted rounds of the first case, in which node compiles hot code."""
+"""Number of rounds of the first case that are not counted, because node compiles hot code in them."""
 
 _HEAD = """\
 | Case | dataapi | p50 ms | p99 ms | CPU us | Floor | CPU us | of it | Peer | p50 | p99 | CPU us | of it |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
-"""Requests per second, and their processor time in the server and in PostgreSQL. A case has one peer."""
+"""The columns are requests per second, latency and processor time. A case has at most one peer."""
 
 
 @dataclass
 class Contender:
     """A program that is measured.
 
-    :ivar runs: its rounds of the current case.
-    :ivar next: number of its last request of the current case.
+    :ivar runs: results of all rounds of the current case.
+    :ivar next: number of the last request of the current case.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Contender:
     runs: list[Load] = field(default_factory=list)
 
     def median(self) -> Load | None:
-        """Return the medians of its rounds, or None if there were none."""
+        """Return the medians of all rounds, or None if there are none."""
         if not self.runs:
             return None
 
@@ -68,7 +68,6 @@ class Contender:
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure and print; return the exit status."""
     options = _options(words)
     missing = [program for program in ("wrk", "pgbench") if shutil.which(program) is None]
     if missing:
@@ -90,26 +89,32 @@ def main(words: Sequence[str]) -> int:
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Compare the daemon with plain PostgreSQL and its peers.")
-    parser.add_argument("--seconds", type=int, default=3, help="how long each round of each contender runs")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each; the table has their medians")
-    parser.add_argument("--workers", type=int, default=1, help="worker processes of the daemon")
-    parser.add_argument("--connections", type=int, default=16, help="of wrk, and clients of pgbench")
-    parser.add_argument("--case", action="append", help="only cases with this in their name (repeatable)")
-    parser.add_argument("--json", type=Path, help="a file that takes the figures")
-    parser.add_argument("--no-peer", action="store_true", help="measure no peers")
+    parser = argparse.ArgumentParser(
+        description="Compare the daemon with plain PostgreSQL, PostGraphile and FastAPI."
+    )
+    parser.add_argument("--seconds", type=int, default=3, help="seconds per round and contender (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per contender (default: 3)")
+    parser.add_argument("--workers", type=int, default=1, help="worker processes of the daemon (default: 1)")
+    parser.add_argument(
+        "--connections", type=int, default=16, help="connections of wrk and pgbench (default: 16)"
+    )
+    parser.add_argument(
+        "--case", action="append", help="measure only cases whose name contains this text (repeatable)"
+    )
+    parser.add_argument("--json", type=Path, help="file to which the results are written")
+    parser.add_argument("--no-peer", action="store_true", help="do not measure PostGraphile and FastAPI")
     return parser.parse_args(words)
 
 
 def token(role: str = "authenticated", subject: str = SUBJECT) -> str:
-    """Return the ``Authorization`` header of a user."""
+    """Return the ``Authorization`` header for a user."""
     return "Bearer " + jwt.encode({"role": role, "sub": subject}, JWT_SECRET, "HS256")
 
 
 def _measure(
     cases: Sequence[Case], server: Server, database: Database, folder: Path, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Print a row for each case; return all results."""
+    """Print a row for each case and return all results."""
     results = []
     with ExitStack() as stack:
         daemon = stack.enter_context(Daemon(folder, database.uri, settings={"workers": str(options.workers)}))
@@ -136,7 +141,7 @@ def _measure(
 
 
 def _started_peers(stack: ExitStack, database: Database) -> list[Peer]:
-    """Start the peers, and print why any is skipped."""
+    """Start the peers and print the reason if a peer is skipped."""
     started = []
     for kind in PEERS:
         peer = kind(INSTALLED, database.uri)
@@ -162,7 +167,7 @@ def _contenders(
     def http(port: int, pid: int, adapted: Callable[[Case], Case | None]) -> Callable[..., tuple[Load, int]]:
         def run(case: Case, first: int) -> tuple[Load, int]:
             theirs = adapted(case)
-            assert theirs is not None, "the contender takes the case"
+            assert theirs is not None, "the case applies to the contender"
             return put_load(theirs, Target(port, pid, _headers(case)), folder, first=first, **shared)
 
         return run
@@ -188,7 +193,7 @@ def _headers(case: Case) -> dict[str, str]:
 
 
 def _run(case: Case, contenders: Sequence[Contender], rounds: int) -> dict[str, Load | None]:
-    """Measure all contenders in turn, reversing the order after each round."""
+    """Measure all contenders in turn. The order is reversed after each round."""
     for contender in contenders:
         contender.runs.clear()
     number = 0
@@ -220,12 +225,12 @@ def _row(case: Case, loads: dict[str, Load | None]) -> str:
 
 
 def _processor(load: Load) -> str:
-    """Return the processor time of a request in the server and in PostgreSQL."""
+    """Return the processor time of a request in the server and in PostgreSQL as text."""
     return f"{load.server:,.0f} + {load.database:,.0f}" if load.server else f"{load.database:,.0f}"
 
 
 def _check(case: Case, daemon: Daemon, peers: Sequence[Peer], database: Database) -> None:
-    """Fail if the responses of a case differ, because wrk checks only statuses."""
+    """Fail if the contenders' responses to a case differ, because wrk only checks statuses."""
     ours = _result(case, daemon.port)
     if case.floor and not case.writes and ours != (floor := floor_result(case, database, 1)):
         raise RuntimeError(f"{case.name}: the response {_short(ours)} is not the floor's {_short(floor)}")
@@ -242,7 +247,7 @@ def _check(case: Case, daemon: Daemon, peers: Sequence[Peer], database: Database
 
 
 def _result(case: Case, port: int, number: int = 1) -> Any:
-    """Return the parsed response to a request; fail if it is an error."""
+    """Return the parsed response to a request. Fail if the response is an error."""
     connection = HTTPConnection("127.0.0.1", port)
     path, body = case.numbered(number)
     connection.request("GET" if body is None else "POST", path, body, _headers(case))
@@ -258,7 +263,7 @@ def _result(case: Case, port: int, number: int = 1) -> Any:
 
 
 def _leaves(value: Any) -> Iterator[str]:
-    """Yield the scalars of a response in order, as text, because names and number formats differ."""
+    """Yield the scalars of a response as text, because the peers' names and number formats differ."""
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _leaves(part)

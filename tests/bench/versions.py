@@ -3,7 +3,8 @@
 Run as ``PYTHONPATH=daemon:tests python tests/bench/versions.py FOLDER [FOLDER ...]`` with ``wrk`` installed.
 Each folder is a checkout in which ``make develop`` was run. All daemons serve one database. Short rounds
 alternate in varying order, so that other load on the machine affects all of them equally. Two processes of
-the same version differ by several percent, so each case uses several. The table contains the medians, the
+the same version differ by several percent, so each case uses several processes. The table contains the
+medians, the
 median ratio to the first version per round, and the quartiles of the ratios.
 """
 
@@ -27,7 +28,7 @@ from support.postgres import Database, Server
 
 @dataclass(frozen=True)
 class Version:
-    """A running daemon of a checkout."""
+    """A running daemon of a version."""
 
     checkout: Path
     daemon: Daemon
@@ -35,17 +36,18 @@ class Version:
 
 
 Loads = dict[Path, list[Load]]
-"""The rounds of each checkout."""
+"""The results of each checkout."""
 
 
 def main(words: list[str]) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="Compare versions of the daemon side by side.")
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a checkout")
-    parser.add_argument("--case", action="append", help="only cases with this in their name (repeatable)")
+    parser = argparse.ArgumentParser(description="Compare the performance of versions of the daemon.")
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="checkout to measure")
+    parser.add_argument(
+        "--case", action="append", help="measure only cases whose name contains this text (repeatable)"
+    )
     parser.add_argument("--seconds", type=int, default=2)
-    parser.add_argument("--starts", type=int, default=4, help="processes of each version (default: 4)")
-    parser.add_argument("--rounds", type=int, default=3, help="of each process (default: 3)")
+    parser.add_argument("--starts", type=int, default=4, help="processes per version (default: 4)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per process (default: 3)")
     parser.add_argument("--connections", type=int, default=16)
     options = parser.parse_args(words)
     server = Server()
@@ -72,7 +74,7 @@ def _compare(case: Case, database: Database, postgres: int, options: argparse.Na
                 shift = (start + turn) % len(versions)
                 for version in versions[shift:] + versions[:shift]:
                     load, number = _put(case, version, postgres, number, options)
-                    if turn >= 0:  # otherwise warm-up
+                    if turn >= 0:  # the first round is a warm-up
                         loads[version.checkout].append(load)
     return loads
 

@@ -1,13 +1,13 @@
-"""Cost of watching a table for writes: microseconds per row, and commits per second of 16 clients.
+"""Cost of a watch for writes to its table: microseconds per row, and commits per second of 16 clients.
 
 Run as ``PYTHONPATH=daemon:tests python tests/bench/watch.py``, with ``pgbench`` installed. It starts
 PostgreSQL servers and updates tables without a watch, with a watch on unchanged columns, with a watch whose
 events have no endpoint, and with a watch whose events have one endpoint.
 
-- in bulk, single: a row of a bulk statement, and a single-row statement, on one connection to a server
-  without fsync; the best of five.
-- commits: transactions with one update each, by 16 clients of a server with fsync; the median of alternating
-  rounds, and the ratio to the rate without a watch.
+- in bulk, single: microseconds per row of a bulk statement, and per single-row statement, on one connection
+  to a server without fsync: the best of five.
+- commits: transactions per second with one update each, by 16 clients of a server with fsync: the median of
+  alternating rounds, and the ratio to the rate without a watch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TABLES = {
     "no endpoint": "organization => 'nobody'",
     "one endpoint": "organization => 'acme'",
 }
-"""The measured variants, and the arguments of the watch."""
+"""The measured tables and the arguments of their watches."""
 TABLE = """
     create table "{0}" (id int primary key, name text, size int, weight int);
     insert into "{0}" select n, 'item ' || n, 1, 1 from generate_series(1, {1}) n;
@@ -51,7 +51,6 @@ FORGET = "truncate webhooks.event, webhooks.due"
 
 
 def prepare(database: Database) -> None:
-    """Create the tables and their watches."""
     with opened(database.uri) as fetches:
         store = complete(migrated(database, fetches))
         complete(store.publisher.sync_event_types({}, [TYPE]))
@@ -65,7 +64,7 @@ def prepare(database: Database) -> None:
 
 
 def microseconds(connection: psycopg2.extensions.connection, name: str) -> tuple[float, float]:
-    """Return the cost of a row in bulk and in a single-row statement: the best of five."""
+    """Return the microseconds per row of a bulk statement and per single-row statement: the best of five."""
     bulk, single = [], []
     with connection.cursor() as cursor:
         for _ in range(5):
@@ -99,7 +98,6 @@ def commits(database: Database, name: str) -> float:
 
 
 def main() -> None:
-    """Start the servers, measure and print."""
     hurried, sure = Server(), Server(settings=SURE)
     try:
         hurried.create()

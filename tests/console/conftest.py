@@ -32,7 +32,7 @@ WEBHOOKS = {
     "DATAAPI_WEBHOOKS_ALLOW_ADDRESSES": "127.0.0.1",
     "DATAAPI_WEBHOOKS_RETRY_WAITS": "3600, 3600, 3600, 3600",
 }
-"""The wait prevents a retry while a test looks at a failed attempt, even on a slow machine."""
+"""Settings with long retry delays, so that no retry disturbs a test of a failed attempt."""
 DOCUMENTS = {
     "Titles": "query Titles { noteCollection { edges { node { title } } } }",
     "Heartbeat": "{ heartbeat }",
@@ -46,7 +46,7 @@ def console_database(server: Server) -> Database:
 
 @pytest.fixture(scope="package")
 def daemon(console_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Yield a daemon with public and private notes, and with webhooks that can reach this machine."""
+    """Yield a daemon with public and private notes, and webhooks that may send requests to this machine."""
     folder, documents = tmp_path_factory.mktemp("console"), tmp_path_factory.mktemp("documents")
     for name, text in DOCUMENTS.items():
         (documents / f"{name}.graphql").write_text(text)
@@ -66,7 +66,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def refused() -> set[str]:
-    """Return the path prefixes whose requests may fail; tests add to them.
+    """Return the path prefixes of requests that may fail. Tests can add prefixes.
 
     The browser logs each failed request. Failures of the management API are always expected.
     """

@@ -1,4 +1,4 @@
-"""Run postgrest-py programs from standard input, and print the output of each as a JSON list."""
+"""Run postgrest-py programs from standard input and print a JSON list of the values that they print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ printed: list[object] = []
 
 
 def record(*values: object) -> None:
-    """Replace ``print``."""
+    """Record the arguments of ``print``."""
     printed.append(values)
 
 

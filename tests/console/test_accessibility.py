@@ -1,4 +1,4 @@
-"""Accessibility of the console: axe finds nothing serious on any page."""
+"""Accessibility of the console: axe finds no serious problem on any page."""
 
 from __future__ import annotations
 

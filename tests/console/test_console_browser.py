@@ -26,7 +26,7 @@ def _open_graphql(page: Page) -> None:
 
 
 def _titles(page: Page, *, shown: str, hidden: str = "none") -> None:
-    """Run the query, and check that the result contains one title and not the other."""
+    """Run ``QUERY`` and check that the result contains the title ``shown`` but not ``hidden``."""
     editor = page.get_by_role("region", name="Query Editor")
     editor.locator(".CodeMirror").first.click()
     page.keyboard.press("Control+a")
@@ -114,7 +114,7 @@ def test_invalid_token_is_rejected_with_the_reason(page: Page) -> None:
 def test_wrong_key_or_token_shows_a_hint(
     page: Page, refused: set[str], field: str, wrong: str, message: str
 ) -> None:
-    """The dialog remains open, and no other request uses the rejected key or token."""
+    """The dialog remains open, and the rejected key or token is not used in other requests."""
     refused.add("/console/data/identity")
     _open_graphql(page)
     _choose(page, "Signed-in user")

@@ -26,7 +26,7 @@ new PerformanceObserver(list => {
 
 
 def _wait_for_editor(page: Page) -> None:
-    """GraphiQL shows its buttons first, and loads CodeMirror afterwards."""
+    """GraphiQL shows its buttons before it loads CodeMirror."""
     page.get_by_role("region", name="Query Editor").locator(".CodeMirror").first.wait_for()
 
 
@@ -54,7 +54,7 @@ def test_graphiql_is_loaded_only_by_its_page(page: Page) -> None:
 
 @pytest.mark.parametrize("name", ["graphql", "rest", "rows", "schema", "webhooks", "health"])
 def test_pages_load_without_layout_shifts(page: Page, name: str) -> None:
-    """Browsers rate a sum of layout shifts below 0.1 as good."""
+    """Web Vitals rate a sum of layout shifts below 0.1 as good."""
     page.add_init_script(SHIFTS)
     page.goto(f"/console/{name}")
     expect(page.locator(f"main[data-page={name}]")).to_be_visible()

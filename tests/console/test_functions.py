@@ -1,4 +1,4 @@
-"""Console functions that need no browser, tested with the test runner of node."""
+"""Console functions that need no browser are tested with node's test runner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCKED = json.loads((ROOT / "console" / "package-lock.json").read_text("utf-8"))
 
 @pytest.mark.time_limit(180)  # the first run installs the package
 async def test_typescript_tests_pass(npm_bundler: Path, tmp_path: Path, reactor: Any) -> None:
-    """The tests are bundled first, because older versions of node cannot read TypeScript."""
+    """The TypeScript tests are bundled first, because older versions of node cannot run TypeScript."""
     version = LOCKED["node_modules/rolldown"]["version"]
     await install(reactor, npm_bundler, f"rolldown@{version}")
     bundler = npm_bundler / "node_modules" / "rolldown" / "bin" / "cli.mjs"

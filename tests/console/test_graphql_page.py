@@ -1,4 +1,4 @@
-"""The additions of the GraphQL page to GraphiQL (docs/console.md, GraphQL)."""
+"""Features that the GraphQL page adds to GraphiQL (docs/console.md, GraphQL)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUERY = "{ noteCollection(first: 7) { edges { node { title } } } }"
 
 
 def opened(page: Page, query: str = QUERY) -> None:
-    """Open the page, and type a query."""
+    """Open the GraphQL page and type a query."""
     page.goto("/console/graphql")
     page.get_by_role("button", name="Execute query").wait_for()
     page.get_by_role("region", name="Query Editor").locator(".CodeMirror").first.click()

@@ -32,18 +32,16 @@ SCHEMA = "create schema webhooks authorization authenticator"
 
 
 class Host:
-    """A third-party server that receives deliveries and whose pages can embed frames."""
+    """A third-party server that receives webhook requests, and whose page can embed frames."""
 
     def __init__(self) -> None:
         class Handler(BaseHTTPRequestHandler):
             """Responds to every request."""
 
             def do_GET(self) -> None:
-                """Respond with a simple page."""
                 self._respond(b"<!doctype html><title>Host</title><h1>The platform</h1>")
 
             def do_POST(self) -> None:
-                """Accept a delivery."""
                 self.rfile.read(int(self.headers["content-length"]))
                 self._respond(b"taken")
 
@@ -69,10 +67,10 @@ class Host:
 
 @dataclass
 class Platform:
-    """A platform with two customers.
+    """A daemon and two customers with webhooks.
 
     :ivar tokens: a token with all permissions for each organization.
-    :ivar allowed: a server whose pages may frame the portal; those of ``foreign`` may not.
+    :ivar allowed: a server that may embed the portal in a frame, unlike ``foreign``.
     """
 
     daemon: Daemon
@@ -83,7 +81,7 @@ class Platform:
     tokens: dict[str, str] = field(default_factory=dict)
 
     def send(self, method: str, path: str, token: str, kind: str = "endpoint", **attributes: Any) -> Any:
-        """Send a request to the management API and return ``data``."""
+        """Send a request to the management API and return ``data`` from the response."""
         body = json.dumps({"data": {"type": kind, "attributes": attributes}}) if attributes else None
         response = self.daemon.request(method, path, body, {"Authorization": f"Bearer {token}"})
         assert response.status < 300, response.body
@@ -106,13 +104,12 @@ class Platform:
 
     @property
     def url(self) -> str:
-        """URL of the daemon."""
         return f"http://127.0.0.1:{self.daemon.port}"
 
 
 @pytest.fixture(scope="module")
 def running(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """Start a daemon with two processes and a closed console."""
+    """Yield a daemon with two processes and a closed console."""
     allowed, foreign = Host(), Host()
     environ = {
         "DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY,
@@ -311,7 +308,7 @@ def test_page_of_another_origin_cannot_frame_the_portal(platform: Platform, brow
 
 
 def test_console_stays_closed_while_the_portal_is_open(platform: Platform) -> None:
-    """The console is closed, and the API has no pages."""
+    """An open portal opens neither the console nor the console's data."""
     for path in ("/console", "/console/webhooks", "/console/data/settings"):
         assert platform.daemon.request("GET", path).status == 404
     page = platform.daemon.request("GET", "/portal")

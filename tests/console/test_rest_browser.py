@@ -68,7 +68,7 @@ comment on column tag.word is '{HOSTILE}';
 
 @pytest.fixture(scope="module")
 def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Yield a daemon that lets signed-in users change books, with query plans enabled."""
+    """Yield a daemon with query plans. Signed-in users may change books."""
     database = server.create_database(SCHEMA + COMMENTS)
     folder = tmp_path_factory.mktemp("rest")
     project = {
@@ -85,7 +85,7 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def rest(page: Page) -> Page:
-    """Open the page as an anonymous caller."""
+    """Open the REST page as an anonymous caller."""
     page.goto("/console/rest")
     _resource(page).locator("option").nth(1).wait_for(state="attached")
     return page
@@ -93,7 +93,7 @@ def rest(page: Page) -> Page:
 
 @pytest.fixture
 def signed_in(page: Page) -> Page:
-    """Open the page as a user with write privileges."""
+    """Open the REST page as a user with write privileges."""
     claims = {"role": "authenticated", "sub": "ada", "exp": int(time.time()) + 600}
     who = {"kind": "user", "apiKey": KEY, "token": jwt.encode(claims, JWT_SECRET, "HS256")}
     page.add_init_script(f"sessionStorage.setItem('dataapi.identity', {json.dumps(json.dumps(who))})")
@@ -120,12 +120,12 @@ def _send(page: Page) -> Request:
 
 
 def _outcome(page: Page, status: int) -> Locator:
-    """Return the status badge. Numbers next to it can contain the same digits."""
+    """Return the badge with the status. Other numbers on the page can contain the same digits."""
     return page.locator(".outcome .badge").filter(has_text=re.compile(rf"^{status} "))
 
 
 def _table(page: Page) -> list[list[str]]:
-    """Return the texts of the table with the rows, including its head."""
+    """Return the texts of the table of rows, including the column names."""
     rows = page.get_by_role("region", name="Rows").locator("tr")
     rows.first.wait_for()
     return [row.locator("th, td").all_inner_texts() for row in rows.all()]
@@ -258,7 +258,7 @@ def test_aggregates_are_grouped_by_the_selected_columns(rest: Page) -> None:
 
 
 def test_put_with_rollback_changes_nothing(signed_in: Page) -> None:
-    """PUT starts with the primary key in the filter and the body."""
+    """The form for PUT initially contains the primary key in the filter and the body."""
     page = signed_in
     _resource(page).select_option("parcel")
     page.get_by_role("button", name="PATCH").click()
@@ -443,7 +443,7 @@ def test_openapi_requests_use_the_chosen_role(signed_in: Page) -> None:
 
 
 def test_openapi_viewer_renders_comments_as_plain_text(page: Page) -> None:
-    """The test removes the Content-Security-Policy, because it would block some of the content."""
+    """The test removes the Content-Security-Policy, because it would also block some of the content."""
 
     def without_policy(route: Route) -> None:
         response = route.fetch()
@@ -493,7 +493,7 @@ def test_other_schema_is_requested_with_accept_profile(rest: Page) -> None:
 
 def test_request_can_be_built_and_sent_by_keyboard(rest: Page) -> None:
     _resource(rest).focus()
-    # A slow browser could combine two keys into the prefix of another name.
+    # Only one key, because a slow browser could treat two keys as separate prefixes of names.
     rest.keyboard.press("t")
     wait_for(lambda: _address(rest).input_value() == "tag?limit=20", "the table")
     for _ in ("GET", "an aggregate", "all", "id", "word"):
@@ -511,7 +511,7 @@ def test_request_can_be_built_and_sent_by_keyboard(rest: Page) -> None:
 
 
 def test_request_and_view_survive_a_reload(signed_in: Page) -> None:
-    """The view is part of the URL; the request stays in the tab, because its values may be confidential."""
+    """The URL contains the view. Only the tab stores the request, because its values may be confidential."""
     page = signed_in
     _resource(page).select_option("book")
     page.get_by_role("button", name="PATCH").click()

@@ -1,4 +1,4 @@
-"""Programs offered by the REST page return the same result as the request."""
+"""Programs that the REST page offers return the same result as the request."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ READS = [
 
 @dataclass(frozen=True)
 class Case:
-    """A request and its idempotent result.
+    """A request that can be repeated, and its result.
 
-    :ivar body: the JSON text to type; None for methods without a body.
-    :ivar chosen: options of the form by label.
+    :ivar body: the JSON text to type, None for methods without a body.
+    :ivar chosen: values to set in the form, by label.
     """
 
     target: str
@@ -166,7 +166,6 @@ LANGUAGES = ("curl", "supabase-js", "postgrest-py")
 
 @pytest.fixture(scope="module")
 def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Yield a daemon with the book database."""
     database = server.create_database(SCHEMA)
     folder = tmp_path_factory.mktemp("programs")
     project = {"db-schemas": "public, shop", "db-tx-end": "commit-allow-override"}
@@ -178,14 +177,14 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def token() -> str:
-    """Return a user token for the environment of the programs."""
+    """Return a user's token for the environment variables of the programs."""
     claims = {"role": "authenticated", "sub": "ada", "exp": int(time.time()) + 3600}
     return jwt.encode(claims, JWT_SECRET, "HS256")
 
 
 @pytest.fixture(scope="module")
 def copied(browser: Browser, daemon: Daemon, token: str) -> Iterator[list[Copied]]:
-    """Yield the programs of all requests."""
+    """Yield all requests with the programs that the page offers for them."""
     context = browser.new_context(base_url=f"http://127.0.0.1:{daemon.port}")
     context.set_default_timeout(PATIENCE * 1000)
     page = context.new_page()
@@ -207,7 +206,7 @@ def copied(browser: Browser, daemon: Daemon, token: str) -> Iterator[list[Copied
 
 
 def _fetch(daemon: Daemon, token: str, target: str) -> Any:
-    """Return the result of a read, and check that it is not empty."""
+    """Return the result of a read after checking that it is not empty."""
     connection = HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE)
     connection.request(
         "GET", f"/rest/v1/{target}", headers={"apikey": KEY, "Authorization": f"Bearer {token}"}
@@ -221,7 +220,7 @@ def _fetch(daemon: Daemon, token: str, target: str) -> Any:
 
 
 def _read_programs(page: Page) -> list[dict[str, str]]:
-    """Return the programs of all reads, switching the language only once per language."""
+    """Return the programs of all reads. Each language is selected only once."""
     programs: list[dict[str, str]] = [{} for _ in READS]
     for language in LANGUAGES:
         page.get_by_role("button", name=language).click()
@@ -258,7 +257,7 @@ def _programs(page: Page) -> dict[str, str]:
 
 
 def _differing(copied: list[Copied], printed: list[Any]) -> list[tuple[Case, Any]]:
-    """Return the differing results. Clients represent empty responses in different ways."""
+    """Return cases whose program printed another result. Clients represent empty responses differently."""
     pairs = zip(copied, printed, strict=True)
     return [(each.case, found) for each, found in pairs if each.case.result != (found or [])]
 

@@ -80,13 +80,13 @@ def daemon(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(autouse=True)
 def books(database: Database) -> Database:
-    """Reset the database to three books; two belong to Ada."""
+    """Reset the database to three books. Two of them belong to Ada."""
     database.execute(BOOKS)
     return database
 
 
 def opened(page: Page, address: str = "table=book", role: str = "authenticated") -> Locator:
-    """Open the page as Ada in a role, and return the grid once it contains rows."""
+    """Open the Rows page as Ada with a role and return the grid once it contains rows."""
     act_as(page, role, sub="ada")
     page.goto(f"/console/rows?{address}")
     grid = page.get_by_role("grid")
@@ -95,7 +95,7 @@ def opened(page: Page, address: str = "table=book", role: str = "authenticated")
 
 
 def cell(grid: Locator, row: int, column: str) -> Locator:
-    """Return a cell by its row, counted from 1, and column."""
+    """Return the cell in a row, counted from 1, and a column."""
     named = re.compile(rf"^\s*{re.escape(column)}")
     grid.locator("thead th").filter(has_text=named).first.wait_for()  # another table may still be shown
     heads = grid.locator("thead th").all_inner_texts()
@@ -104,7 +104,6 @@ def cell(grid: Locator, row: int, column: str) -> Locator:
 
 
 def column_of(grid: Locator, name: str) -> list[str]:
-    """Return the texts of a column."""
     rows = grid.locator("tbody tr[aria-rowindex]").count()
     return [cell(grid, row, name).inner_text() for row in range(1, rows + 1)]
 
@@ -118,17 +117,15 @@ def type_into(page: Page, target: Locator, text: str) -> None:
 
 
 def save(page: Page) -> None:
-    """Save pending changes."""
     page.get_by_role("button", name="Save", exact=True).click()
 
 
 def parameters(page: Page) -> dict[str, list[str]]:
-    """Return the query parameters of the page's URL."""
     return parse_qs(urlsplit(page.url).query)
 
 
 def test_save_updates_inserts_and_deletes_rows(page: Page, books: Database) -> None:
-    """Values that the user does not edit are unchanged, including large numbers, bytes and JSON."""
+    """Values that the user does not edit do not change, including large numbers, bytes and JSON."""
     grid = opened(page)
     type_into(page, cell(grid, 1, "title"), "Notes, revised")
     type_into(page, cell(grid, 1, "pages"), "67")
@@ -453,7 +450,7 @@ def test_rows_can_be_edited_by_keyboard(page: Page, books: Database) -> None:
 
 
 def test_pending_rows_stay_visible_on_other_pages(page: Page) -> None:
-    """Pending rows of other tables are retained, too."""
+    """Pending rows of other tables are also retained."""
     grid = opened(page, "table=many&limit=25")
     type_into(page, cell(grid, 1, "word"), "changed")
     page.get_by_role("button", name="Next").click()

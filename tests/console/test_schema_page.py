@@ -42,7 +42,7 @@ comment on table author is '@graphql({{"name": 7}})';
 
 @pytest.fixture(scope="module")
 def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Yield a daemon with 300 tables; anonymous callers can see two."""
+    """Yield a daemon with 300 tables. Anonymous callers can see two of them."""
     database = server.create_database(SCHEMA)
     with Daemon(tmp_path_factory.mktemp("schema"), database.uri) as made:
         made.wait_ready()
@@ -51,7 +51,7 @@ def daemon(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def opened(page: Page, role: str = "service_role") -> Locator:
-    """Open the page in a role, and return the diagram once it is drawn."""
+    """Open the Schema page with a role and return the diagram once it is drawn."""
     act_as(page, role)
     page.goto("/console/schema")
     diagram = page.get_by_role("img", name=re.compile("Diagram of"))
@@ -160,7 +160,7 @@ def test_table_links_to_a_request_for_its_rows(page: Page) -> None:
 
 
 def test_selected_table_is_part_of_the_url(page: Page) -> None:
-    """The URL can be shared, and the page can be reloaded."""
+    """A shared URL or a reload shows the same table."""
     opened(page, "anon")
     page.get_by_role("button", name="author").click()
     expect(page.get_by_role("complementary", name="Table author")).to_be_visible()
@@ -214,7 +214,7 @@ def test_service_role_sees_grants_policies_and_problems(page: Page) -> None:
 
 
 def test_exports_contain_every_table_and_key(page: Page) -> None:
-    """The SVG is a standalone document, and names in Mermaid are quoted."""
+    """The SVG file is self-contained, and names in the Mermaid file are quoted."""
     opened(page)
     drawing = ElementTree.fromstring(saved(page, "Save as SVG"))
     namespace = "{http://www.w3.org/2000/svg}"

@@ -56,7 +56,7 @@ def start(page: Page) -> None:
 
 
 def test_tour_shows_a_query_a_mutation_a_live_query_and_a_webhook(tab: Page) -> None:
-    """The user performs the first action of each step, and the tour performs the others."""
+    """The user performs the first action of each step, and the tour performs the remaining actions."""
     start(tab)
     marked = tab.locator("main [data-tour]")
     expect(marked).to_have_accessible_name(RUN)

@@ -44,10 +44,9 @@ class Receiver:
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
-            """Records deliveries."""
+            """Records webhook requests."""
 
             def do_POST(self) -> None:
-                """Record a delivery and respond."""
                 body = self.rfile.read(int(self.headers["content-length"]))
                 receiver.received.append(
                     ({name.lower(): value for name, value in self.headers.items()}, body)
@@ -64,7 +63,7 @@ class Receiver:
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
 
     def is_signed(self, secret: str) -> bool:
-        """Whether the latest delivery is signed with a secret."""
+        """Return whether the latest request is signed with a secret."""
         headers, body = self.received[-1]
         try:
             Webhook(secret).verify(body, headers)
@@ -75,7 +74,6 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Yield a receiver that responds with 200 by default."""
     made = Receiver()
     thread = threading.Thread(target=made.server.serve_forever)
     thread.start()
@@ -87,7 +85,7 @@ def receiver() -> Iterator[Receiver]:
 
 @dataclass(frozen=True)
 class Hooks:
-    """The daemon's webhooks, tokens, and direct access to the management API."""
+    """The daemon's webhooks: tokens, and direct access to the management API and the database."""
 
     daemon: Daemon
     database: Database
@@ -96,7 +94,7 @@ class Hooks:
     closed: str
 
     def send(self, method: str, path: str, **attributes: Any) -> Any:
-        """Send a request to the project's webhooks and return ``data``."""
+        """Send a request to the project's webhooks and return ``data`` from the response."""
         body = json.dumps({"data": {"type": "endpoint", "attributes": attributes}}) if attributes else None
         headers = {"Authorization": f"Bearer {self.token}"}
         response = self.daemon.request(method, SCOPE + path, body, headers)
@@ -113,7 +111,6 @@ class Hooks:
         return [one["attributes"] for one in self.send("GET", "/endpoints")]
 
     def publish(self, event_type: str = PAUSED) -> None:
-        """Publish an event of the project."""
         sql = "select webhooks.publish(%s, %s, %s, %s::jsonb, gen_random_uuid()::text)"
         self.database.execute(sql, (event_type, ACME.organization, REF, '{"reason": "inactivity"}'))
 
@@ -124,7 +121,7 @@ class Hooks:
 
 @pytest.fixture(scope="module")
 def shared(daemon: Daemon, console_database: Database) -> Hooks:
-    """Create an organization, a project, and tokens: full access, read-only, and without early access."""
+    """Create tokens with full access, with read-only access, and of an organization without early access."""
     tokens = new_token(), new_token(), new_token()
 
     async def made(database: Any) -> None:
@@ -144,13 +141,13 @@ def shared(daemon: Daemon, console_database: Database) -> Hooks:
 
 @pytest.fixture
 def hooks(shared: Hooks) -> Iterator[Hooks]:
-    """Yield webhooks without endpoints."""
+    """Yield webhooks without endpoints. Endpoints that the test creates are deleted after the test."""
     yield shared
     shared.send("DELETE", "/endpoints")
 
 
 def sign_in(page: Page, token: str) -> None:
-    """Open the page and sign in."""
+    """Open the Webhooks page and sign in."""
     page.goto("/console/webhooks")
     page.get_by_label("Personal access token").fill(token)
     page.get_by_role("button", name="Sign in").click()
@@ -158,7 +155,7 @@ def sign_in(page: Page, token: str) -> None:
 
 
 def part(page: Page, name: str) -> None:
-    """Show a part of the page."""
+    """Switch to a part of the Webhooks page."""
     page.get_by_role("group", name="Parts of this page").get_by_role("button", name=name).click()
 
 
@@ -167,14 +164,14 @@ def card(page: Page, url: str) -> Locator:
 
 
 def choose(page: Page, name: str, value: str) -> str:
-    """Select a filter of the deliveries, wait for the list, and return the URL of the request."""
+    """Select a filter of the deliveries, wait for the filtered list, and return its request's URL."""
     with page.expect_response(lambda response: "/deliveries?" in response.url) as response:
         page.get_by_role("combobox", name=name, exact=True).select_option(value)
     return response.value.url
 
 
 def cells(page: Page, column: int) -> list[str]:
-    """Return the texts of a column of the deliveries."""
+    """Return the texts of a column in the table of deliveries."""
     return (
         page.get_by_role("region", name="Deliveries")
         .locator(f"tbody td:nth-child({column})")
@@ -301,7 +298,7 @@ def test_endpoint_can_be_edited_paused_resumed_and_deleted(
 
 
 def test_unknown_event_type_can_be_removed(page: Page, hooks: Hooks, receiver: Receiver) -> None:
-    """The management API does not accept unknown types."""
+    """The management API rejects endpoints with unknown types, so users must be able to remove them."""
     hooks.add(receiver.url, PAUSED)
     hooks.database.execute("update webhooks.endpoint set event_types = event_types || '{v1.shop.lost}'")
     sign_in(page, hooks.token)

@@ -1,6 +1,6 @@
-"""A Debian 12 booted by systemd-nspawn from a folder, with a clone of the project in a user's home.
+"""A Debian 12 that systemd-nspawn boots from a folder. A user's home contains a copy of the project.
 
-An overlay is dropped at the end, so that each run starts with a clean system. The container shares the
+Changes are discarded at the end, so that each run begins with a clean system. The container shares the
 network of this machine, so the ports of its services must be free.
 """
 
@@ -32,14 +32,14 @@ PATIENCE = 600.0
 class Container:
     """The booted system.
 
-    :param init: process ID of its init.
+    :param init: process ID of the system's init.
     """
 
     def __init__(self, init: int) -> None:
         self._init = init
 
     def command(self, user: str, script: str) -> list[str]:
-        """Return a command that runs a shell script in the project as a logged-in user."""
+        """Return a command that runs a shell script in the project's folder as a logged-in user."""
         variables = network()
         kept = f"--whitelist-environment={','.join(variables)}"
         entered = ["nsenter", f"--target={self._init}", "--mount", "--uts", "--ipc", "--pid", "--"]
@@ -48,26 +48,26 @@ class Container:
         return ["env", *given, *entered, "/usr/sbin/runuser", "--login", kept, user, "--command", typed]
 
     def output(self, user: str, script: str) -> str:
-        """Run a script and return its output; fail if it fails."""
+        """Run a script and return its output. Fail if the script fails."""
         words = self.command(user, script)
         done = subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         return done.stdout.decode()
 
     def has_booted(self) -> bool:
-        """Whether booting is complete."""
+        """Return whether the system has booted."""
         words = self.command("root", "systemctl is-active --quiet multi-user.target")
         return subprocess.run(words, check=False).returncode == 0
 
 
 @contextmanager
 def booted(description: str, ports: Sequence[int]) -> Iterator[Container]:
-    """Boot the system named by the command line, and create it if necessary."""
+    """Boot the system in the folder that the command line names. Create the system if necessary."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("folder", type=Path, help="where the system is, or is to be")
-    parser.add_argument("--mirror", help="a Debian mirror, if not debootstrap's")
+    parser.add_argument("folder", type=Path, help="folder of the system (created if missing)")
+    parser.add_argument("--mirror", help="URL of the Debian mirror (default: that of debootstrap)")
     arguments = parser.parse_args()
     for port in ports:
-        assert not listens(port), f"port {port} is taken"
+        assert not listens(port), f"port {port} is in use"
     folder = arguments.folder.resolve()
     _make(folder, arguments.mirror)
     with _boot(folder) as container:
@@ -75,7 +75,7 @@ def booted(description: str, ports: Sequence[int]) -> Iterator[Container]:
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the blocks of shell commands in a document, each with the JSON shown below it, or ""."""
+    """Yield each block of shell commands in a document, with the JSON shown below the block, or ""."""
     blocks = documents.blocks(text)
     for block, after in itertools.zip_longest(blocks, blocks[1:]):
         if block.language == "sh":
@@ -89,22 +89,22 @@ def check(printed: str, shown: str) -> None:
 
 
 def listens(port: int) -> bool:
-    """Whether a port of this machine is in use."""
+    """Return whether a port of this machine is in use."""
     with closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true value of a condition."""
+    """Wait until a condition is true and return its value."""
     limit = time.monotonic() + PATIENCE
     while not (value := condition()):
-        assert time.monotonic() < limit, f"waited in vain for {what}"
+        assert time.monotonic() < limit, f"timed out waiting for {what}"
         time.sleep(0.2)
     return value
 
 
 def _make(folder: Path, mirror: str | None) -> None:
-    """Install the system, with a sudo user and a clone of the project."""
+    """Install the system with a user for sudo, and a copy of the project."""
     if not (folder / "etc/debian_version").exists():
         words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", str(folder)]
         run([*words, mirror] if mirror else words)
@@ -126,7 +126,7 @@ def _make(folder: Path, mirror: str | None) -> None:
 
 @contextmanager
 def _boot(folder: Path) -> Iterator[Container]:
-    # The overlay is dropped, so that a clean shutdown is unnecessary.
+    # A clean shutdown is unnecessary, because changes are discarded.
     options = ["--volatile=overlay", "--register=no", "--keep-unit", "--kill-signal=SIGKILL"]
     with folder.with_suffix(".boot.log").open("wb") as log:
         running = subprocess.Popen(

@@ -1,13 +1,13 @@
-"""Contributes a change on a Debian 12 with only what CONTRIBUTING.md requires, as CONTRIBUTING.md says.
+"""Makes a change as CONTRIBUTING.md describes, on a Debian 12 with only the packages that it requires.
 
 Run manually, as root, on a machine with debootstrap, git and a network:
 
     python3 tests/fresh/contribution.py FOLDER
 
-This creates the system in FOLDER, or reuses it with the packages of earlier runs. It copies the last commit
-there. As an unprivileged user it sets the project up, then follows docs/contributing/worked-change.md: it
-applies the diffs, runs the commands, and commits with the page's message. It fails if a command has another
-outcome than the page shows, or if the hook for messages would reject the message.
+This creates the system in FOLDER, or reuses the system of an earlier run, and copies the last commit to it.
+As an unprivileged user, it sets up the project and follows docs/contributing/worked-change.md: it applies the
+diffs, runs the commands, and commits with the page's message. It fails if a command has another outcome than
+the page shows, or if the hook for commit messages would reject the message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from support import documents
 from support.worked_change import steps
 
 SETUP = documents.indented(documents.chapter(documents.read("CONTRIBUTING.md"), "Set up"))[0].strip()
-"""The command that CONTRIBUTING.md shows first."""
+"""The first command in CONTRIBUTING.md."""
 STEPS = list(steps("docs/contributing/worked-change.md"))
 AUTHOR = {
     "GIT_AUTHOR_NAME": "A newcomer",
@@ -37,7 +37,7 @@ AUTHOR = {
 
 
 def is_accepted(message: str) -> bool:
-    """Return whether the hook of .pre-commit-config.yaml accepts a commit message."""
+    """Return whether the hook in .pre-commit-config.yaml accepts a commit message."""
     [pattern] = re.findall(r"entry: '(\\A.*)'$", documents.read(".pre-commit-config.yaml"), re.MULTILINE)
     return re.search(pattern, message, re.MULTILINE | re.DOTALL) is not None
 
@@ -49,9 +49,9 @@ class Newcomer:
         self._system = system
 
     def run(self, script: str, given: str = "") -> tuple[int, str]:
-        """Run a shell script, and return its status and output.
+        """Run a shell script and return its status and output.
 
-        :param given: its standard input.
+        :param given: standard input of the script.
         """
         say(f"$ {script}")
         began = time.monotonic()
@@ -63,17 +63,17 @@ class Newcomer:
         return done.returncode, done.stdout
 
     def must(self, script: str, given: str = "") -> str:
-        """Run a shell script that succeeds, and return its output."""
+        """Run a shell script and return its output. Fail if the script fails."""
         status, printed = self.run(script, given)
         assert status == 0, script
         return printed
 
 
 def main() -> None:
-    """Exit with 0 if everything happens as documented."""
-    parser = argparse.ArgumentParser(description="Contribute the worked change on a bare Debian 12.")
-    parser.add_argument("folder", type=Path, help="where the system is, or is to be")
-    parser.add_argument("--mirror", help="a Debian mirror, if not debootstrap's")
+    """Follow the documents and fail if the outcome is not as documented."""
+    parser = argparse.ArgumentParser(description="Make the worked change on a minimal Debian 12.")
+    parser.add_argument("folder", type=Path, help="folder of the system (created if missing)")
+    parser.add_argument("--mirror", help="URL of the Debian mirror (default: that of debootstrap)")
     arguments = parser.parse_args()
     system = System(arguments.folder.resolve(), f"{PACKAGES},git")
     system.make(arguments.mirror)

@@ -25,7 +25,7 @@ KEYS = "/etc/dataapi/dataapi.secrets/publishable-keys"
 
 
 def follow(container: Container, text: str) -> None:
-    """Paste each block into root's shell, and check that the services that it starts are active."""
+    """Run each block as root and check that services shown by systemctl are active."""
     for script, shown in steps(text):
         say(f"# {script}")
         printed = container.output("root", script)
@@ -35,14 +35,14 @@ def follow(container: Container, text: str) -> None:
 
 
 def newest_key_is_allowed(container: Container) -> bool:
-    """Whether the service has read the last line of the key file."""
+    """Return whether the service accepts the API key in the last line of the key file."""
     key = container.output("root", f"tail -n 1 {KEYS}").strip()
     asked = f"curl --silent --fail --insecure https://localhost/rest/v1/note -H 'apikey: {key}'"
     return subprocess.run(container.command("root", asked), check=False).returncode == 0
 
 
 def check_failed_reload(container: Container) -> None:
-    """Add an invalid section, check that the reload fails, and remove it again."""
+    """Add an invalid section to the configuration, check that the reload fails, and remove the section."""
     file = "/etc/dataapi/dataapi.ini"
     said = container.output(
         "root",
@@ -54,16 +54,15 @@ def check_failed_reload(container: Container) -> None:
 
 
 def main() -> int:
-    """Return the exit status."""
     guide = read("docs/guides/debian.md")
     typed, _, _ = guide.partition("## As a package\n")
     before, heading, after = typed.partition("## Upgrade\n")
-    with booted("Type the guide to a service on Debian 12.", PORTS) as container:
+    with booted("Follow docs/guides/debian.md on Debian 12.", PORTS) as container:
         follow(container, before)
         wait_for(lambda: newest_key_is_allowed(container), "the reload")
         check_failed_reload(container)
         follow(container, heading + after)
-    say("it is as the guide says")
+    say("the guide works as documented")
     return 0
 
 

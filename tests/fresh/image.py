@@ -1,13 +1,11 @@
-"""Builds the image of the Dockerfile with buildah, and runs it read-only as an unprivileged user with a
-PostgreSQL.
+"""Builds the Dockerfile's image with buildah and runs it with PostgreSQL, read-only and unprivileged.
 
 Run manually, as root, on a Debian with buildah, runc, debootstrap, postgresql, git and a network:
 
     python3 tests/fresh/image.py FOLDER
 
-This builds the image of the last commit. The base image is created from Debian in FOLDER, with Debian's
-Python in the path of the original, so that no image registry is used. The container and PostgreSQL share a
-separate network.
+This builds the image of the last commit. The base image is created in FOLDER from Debian and its Python, so
+that no image registry is used. The container and PostgreSQL share a network namespace.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 BASE = "docker.io/library/python:3.14-slim-trixie"
 IMAGE = "localhost/dataapi"
 SUITE = "testing"
-"""The Debian with the Python of the base image."""
+"""The Debian release with the base image's version of Python."""
 PACKAGES = "python3.14,python3.14-venv,ca-certificates"
 LARGEST = 150
 """Maximum size of the image without its base, in megabytes."""
@@ -50,13 +48,13 @@ create function slow() returns text language sql as $$ select pg_sleep(3)::text 
 
 
 def output(*words: str, **options: Any) -> str:
-    """Run a command and return its output; fail if it fails."""
+    """Run a command and return its output. Fail if the command fails."""
     printed: str = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
     return printed.strip()
 
 
 def make_base(folder: Path, mirror: str | None) -> None:
-    """Create the base image of the Dockerfile in buildah's storage."""
+    """Create the Dockerfile's base image in buildah's storage."""
     if not (folder / "etc/debian_version").exists():
         words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(folder)]
         run([*words, mirror] if mirror else words)
@@ -111,7 +109,7 @@ class Network:
         run(["ip", "netns", "delete", NAME])
 
     def inside(self, *words: str) -> list[str]:
-        """Return a command that runs in the network."""
+        """Return a command that runs in the network namespace."""
         return ["ip", "netns", "exec", NAME, *words]
 
     def sql(self, statement: str, database: str = "app") -> str:
@@ -130,7 +128,7 @@ class Network:
 
 @contextmanager
 def postgresql(network: Network, folder: Path) -> Iterator[list[str]]:
-    """Run a server in the network; yield the commands that stop and start it."""
+    """Run PostgreSQL in the network namespace. Yield its ``pg_ctl`` command without the action."""
     programs = max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     data = folder / "data"
     as_user = ["runuser", "-u", "postgres", "--"]
@@ -148,9 +146,9 @@ def postgresql(network: Network, folder: Path) -> Iterator[list[str]]:
 
 
 class Container:
-    """The image in a container run by runc with the image's configuration.
+    """A container that runc runs from the image, with the image's configuration.
 
-    :param root: the read-only files.
+    :param root: the image's files, mounted read-only.
     :param configuration: the folder mounted at ``/etc/dataapi``.
     """
 
@@ -161,7 +159,7 @@ class Container:
         ]["config"]
 
     def start(self, name: str, words: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-        """Run the image, or another command in it."""
+        """Start the image's entry point, or another command, in a container."""
         bundle = self._scratch / name
         bundle.mkdir()
         output("runc", "spec", cwd=bundle)
@@ -169,7 +167,7 @@ class Container:
         spec = json.loads(file.read_text())
         user, group = map(int, self.image["User"].split(":"))
         process = spec["process"]
-        # runc cannot set the limits of its default configuration on machines that forbid it.
+        # Some machines do not permit the resource limits of runc's default configuration.
         process.pop("rlimits")
         process |= {
             "terminal": False,
@@ -194,19 +192,19 @@ class Container:
         return subprocess.Popen(["runc", "run", "--bundle", str(bundle), name], stdin=subprocess.DEVNULL)
 
     def succeeds(self, *words: str) -> bool:
-        """Whether a command in the running container succeeds."""
+        """Return whether a command in the running container succeeds."""
         done = subprocess.run(["runc", "exec", NAME, *words], check=False, capture_output=True)
         return done.returncode == 0
 
     def healthy(self) -> bool:
-        """Whether the image's health check succeeds."""
+        """Return whether the image's health check succeeds."""
         kind, *words = self.image["Healthcheck"]["Test"]
         assert kind == "CMD", kind
         return self.succeeds(*words)
 
 
 def check_container(container: Container, network: Network, server: list[str], configuration: Path) -> None:
-    """Initialize the database, serve, survive a database outage, and stop with a request in flight."""
+    """Check that the container initializes a database, serves, survives an outage, and stops gracefully."""
     network.sql(TABLES)
     options = ["--yes", "--anon=read", "--config=/etc/dataapi/dataapi.ini"]
     assert container.start(f"{NAME}-init", ["dataapi", "init", *options, ADMINISTRATOR]).wait() == 0
@@ -226,21 +224,20 @@ def check_container(container: Container, network: Network, server: list[str], c
     wait_for(lambda: not container.healthy(), "the check to fail")
     output(*server, "start")
     wait_for(container.healthy, "the check")
-    say("the check failed without the database, and is well again")
+    say("the health check fails without the database, and then succeeds again")
     flying = subprocess.Popen([*asking, "http://127.0.0.1:8000/rest/v1/rpc/slow"], stdout=subprocess.PIPE)
     sleeping = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
     wait_for(lambda: network.sql(sleeping) == "1", "the request")
     output("runc", "kill", NAME, "TERM")
     assert serving.wait(60) == 0
     assert b"slept" in flying.communicate()[0]
-    say("SIGTERM: the request in flight was answered, and the exit code is 0")
+    say("SIGTERM: the request in flight got its response, and the exit code is 0")
 
 
 def main() -> int:
-    """Return the exit status."""
-    parser = argparse.ArgumentParser(description="Build and run the image.")
-    parser.add_argument("folder", type=Path, help="where the base's Debian is, or is to be")
-    parser.add_argument("--mirror", help="a Debian mirror, if not debootstrap's")
+    parser = argparse.ArgumentParser(description="Build the container image and run it.")
+    parser.add_argument("folder", type=Path, help="folder of the base image (created if missing)")
+    parser.add_argument("--mirror", help="URL of the Debian mirror (default: that of debootstrap)")
     arguments = parser.parse_args()
     make_base(arguments.folder.resolve(), arguments.mirror)
     with tempfile.TemporaryDirectory() as made:

@@ -1,4 +1,4 @@
-"""Runs the README's chapter on your own database on a freshly booted Debian 12.
+"""Runs the README's chapter "Use your own database" on a freshly booted Debian 12.
 
 Run manually, as root, on a machine with debootstrap, systemd-nspawn and a network:
 
@@ -25,7 +25,7 @@ PORTS = (5432, PORT, 8001)
 
 
 def follow(container: Container, text: str) -> None:
-    """Paste each block into a user's shell; the daemon keeps running in the meantime."""
+    """Run each block as a user. The daemon keeps running in the background."""
     for script, shown in steps(text):
         *commands, last = script.splitlines()
         serves = "twistd" in last
@@ -34,17 +34,16 @@ def follow(container: Container, text: str) -> None:
             check(container.output(USER, command), shown if command is last else "")
         if serves:
             say(f"$ {last}")
-            # It ends with the system.
+            # The daemon ends when the system stops.
             words = container.command(USER, last)
             subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             wait_for(lambda: listens(PORT), "the daemon")
 
 
 def main() -> int:
-    """Return the exit status."""
-    with booted("Type the README's own-database commands on Debian 12.", PORTS) as container:
+    with booted("Run the README commands for your own database on Debian 12.", PORTS) as container:
         follow(container, chapter(read("README.md"), "Use your own database"))
-    say("it is as the README says")
+    say("the README works as documented")
     return 0
 
 

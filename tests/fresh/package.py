@@ -4,9 +4,9 @@ Run manually, as root, on a Debian 12 with debootstrap, systemd-nspawn, debhelpe
 
     .venv/bin/python tests/fresh/package.py FOLDER
 
-This builds the package of the last commit and one with a higher version. In the system in FOLDER, it runs the
-chapter "As a package" of docs/guides/debian.md, upgrades under load, attempts a downgrade, and removes and
-purges the package.
+This builds the package of the last commit, and a package with a higher version. In the system in FOLDER, it
+runs the chapter "As a package" of docs/guides/debian.md, upgrades under load, attempts a downgrade, and
+removes and purges the package.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LINGER = 5.0
 
 @dataclass
 class Load:
-    """Sends sequential requests over new connections in each thread, and records the outcomes."""
+    """The outcomes of requests that several threads send, each over a new connection."""
 
     key: str
     answered: int = 0
@@ -54,7 +54,7 @@ class Load:
     ends: bool = False
 
     def ask(self) -> None:
-        """Send requests until the end."""
+        """Send requests one after another until ``ends`` is set."""
         while not self.ends:
             began = time.monotonic()
             connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
@@ -91,7 +91,7 @@ def load(key: str) -> Iterator[Load]:
 
 
 def packages(scratch: Path) -> tuple[Path, Path]:
-    """Build the package of the last commit, and the same with a higher version."""
+    """Build the package of the last commit and a package with a higher version."""
     made: list[Path] = []
     for version in ("", HIGHER):
         tree = scratch / f"tree{version}"
@@ -115,19 +115,19 @@ def put(container: Container, file: Path, folder: str) -> None:
 
 
 def follow(container: Container, text: str) -> None:
-    """Paste each block into root's shell, in the folder with the package."""
+    """Run each block as root in the folder with the package."""
     for script, shown in steps(text):
         say(f"# {script}")
         check(container.output("root", f"export DEBIAN_FRONTEND=noninteractive; cd {PLACE}; {script}"), shown)
 
 
 def succeeds(container: Container, script: str) -> bool:
-    """Whether a script succeeds."""
+    """Return whether a script succeeds."""
     return subprocess.run(container.command("root", script), check=False).returncode == 0
 
 
 def check_systemd(container: Container) -> None:
-    """Check that systemd accepts the unit, the journal has fields, and the status follows the database."""
+    """Check that systemd accepts the unit, log entries have fields, and the status reflects an outage."""
     verified = container.output("root", "systemd-analyze verify dataapi.service dataapi.socket 2>&1 || true")
     assert verified == "", verified
     found = container.output("root", "journalctl --unit dataapi --no-pager --output json")
@@ -174,7 +174,7 @@ def check_manual_and_completion(container: Container) -> None:
 
 
 def check_upgrade(container: Container, package: Path) -> None:
-    """Upgrade under load, with a changed configuration file."""
+    """Upgrade under load and check that no request fails and a changed configuration file is kept."""
     container.output("root", f"echo 'DATAAPI_DATAAPI_LOG_LEVEL=info' >> {ENVIRONMENT}")
     key = container.output("root", "cat /etc/dataapi/dataapi.secrets/publishable-keys").strip()
     pid = container.output("root", "systemctl show --property MainPID --value dataapi").strip()
@@ -193,7 +193,7 @@ def check_upgrade(container: Container, package: Path) -> None:
 
 
 def check_downgrade(container: Container, package: Path) -> None:
-    """Attempt a downgrade, and check that it fails and changes nothing."""
+    """Attempt a downgrade and check that it fails and changes nothing."""
     went_back = container.command("root", f"dpkg --install {PLACE}/{package.name}")
     refused = subprocess.run(went_back, check=False, stderr=subprocess.PIPE)
     say(refused.stderr.decode())
@@ -205,7 +205,7 @@ def check_downgrade(container: Container, package: Path) -> None:
 
 
 def check_purge(container: Container) -> None:
-    """Check that only the account is left."""
+    """Check that a purge leaves only the user account."""
     found = container.output(
         "root",
         "find / -xdev -iname '*dataapi*' -not -path '/home/*' -not -path '/root/*' -not -path '/proc/*'"
@@ -218,11 +218,10 @@ def check_purge(container: Container) -> None:
 
 
 def main() -> int:
-    """Return the exit status."""
     installing, removing = chapter(read("docs/guides/debian.md"), "As a package").split("NEWER.deb")
     with tempfile.TemporaryDirectory() as scratch:
         package, higher = packages(Path(scratch))
-        with booted("Try the Debian package on Debian 12.", PORTS) as container:
+        with booted("Test the Debian package on Debian 12.", PORTS) as container:
             put(container, package, PLACE)
             follow(container, installing)
             wait_for(

@@ -1,11 +1,11 @@
-"""Runs the commands of the README on a Debian 12 with only the README's requirements.
+"""Runs the README's commands on a Debian 12 with only the packages that the README requires.
 
 Run manually, as root, on a machine with debootstrap, curl and a network:
 
     python3 tests/fresh/run.py FOLDER
 
-This creates the system in FOLDER, or reuses it with the packages of earlier runs. It copies the last commit
-there, and as an unprivileged user runs ``make demo``, the README's first curl command, and ``make test``. The
+This creates the system in FOLDER, or reuses the system of an earlier run, and copies the last commit to it.
+As an unprivileged user, it runs ``make demo``, the README's first curl command, and ``make test``. The
 system shares the network of this machine, so the demo uses free ports.
 """
 
@@ -33,14 +33,14 @@ USER = "newcomer"
 PROJECT = f"/home/{USER}/dataapi"
 NETWORK = (
     *("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"),
-    # The package ca-certificates generates the file above from these.
+    # The package ca-certificates generates ca-certificates.crt from these files.
     *map(str, Path("/usr/local/share/ca-certificates").glob("*.crt")),
 )
-"""Files with the machine's registry settings, in addition to ``PIP_*`` and ``*_proxy`` variables."""
+"""Files with this machine's network and package index settings, in addition to environment variables."""
 PATIENCE = 1800.0
-"""Timeout of the first command in seconds. It installs many packages."""
+"""Timeout in seconds, long enough for the first command to install packages."""
 
-# A PID namespace ends all processes of the command; PostgreSQL needs shared memory, and tests need terminals.
+# The PID namespace ends all processes of the command. PostgreSQL needs shared memory, tests need terminals.
 ENTER = """
 mount -t proc proc "$0/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm"
@@ -52,7 +52,7 @@ exec chroot "$0" runuser -u "$1" -- env -i --chdir="$2" "${@:3}"
 class System:
     """A minimal Debian in a folder.
 
-    :param packages: comma-separated packages, in addition to the minimal ones.
+    :param packages: comma-separated packages, in addition to the minimal system.
     """
 
     def __init__(self, folder: Path, packages: str = PACKAGES) -> None:
@@ -60,7 +60,7 @@ class System:
         self._packages = packages
 
     def make(self, mirror: str | None) -> None:
-        """Install the system with the user and the project."""
+        """Install the system, the user and the project."""
         if not (self._folder / "etc/debian_version").exists():
             packages = f"--include={self._packages}"
             words = ["debootstrap", "--variant=minbase", packages, "bookworm", str(self._folder)]
@@ -73,7 +73,7 @@ class System:
             shutil.copyfile(name, place)
         project = self._folder / PROJECT.lstrip("/")
         clone = project.with_name("clone")
-        # Clone by URL: git would hard-link files of a path, and their owner changes below.
+        # Clone by URL, because git hard-links the files of a path, and chown would then change the originals.
         run(["git", "clone", "--quiet", "--depth=1", SOURCE.as_uri(), str(clone)])
         if project.exists():
             if (project / ".venv").exists():
@@ -83,14 +83,14 @@ class System:
         run(["chroot", str(self._folder), "chown", "-R", f"{USER}:", PROJECT])
 
     def command(self, *words: str, environ: Mapping[str, str]) -> list[str]:
-        """Return a command that runs in the project as the user."""
+        """Return a command that runs in the project's folder as the user."""
         variables = [f"{name}={value}" for name, value in {**network(), **environ}.items()]
         entered = ["bash", "-euc", ENTER, str(self._folder), USER, PROJECT, *variables, *words]
         return ["unshare", "--mount", "--pid", "--fork", "--kill-child", *entered]
 
 
 def network() -> dict[str, str]:
-    """Return the environment of the user's commands."""
+    """Return the environment variables of the user's commands."""
     passed = {name: value for name, value in os.environ.items() if re.match(r"PIP_|.*_proxy$", name, re.I)}
     return {"HOME": f"/home/{USER}", "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **passed}
 
@@ -108,7 +108,7 @@ def run(words: list[str]) -> None:
 
 @contextmanager
 def demo(system: System, log: Path) -> Iterator[tuple[str, str]]:
-    """Run ``make demo``; yield its address and its first key."""
+    """Run ``make demo`` and yield the demo's address and first key."""
     port, admin = free_ports(2)
     environ = {
         "DATAAPI_DATAAPI_LISTEN": f"tcp:{port}:interface=127.0.0.1",
@@ -128,7 +128,7 @@ def demo(system: System, log: Path) -> Iterator[tuple[str, str]]:
             time.sleep(0.5)
         yield f"127.0.0.1:{port}", key[0]
     finally:
-        # It does not forward other signals.
+        # unshare does not forward other signals.
         running.kill()
         running.wait()
 
@@ -143,7 +143,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def check_first_curl(address: str, key: str) -> None:
-    """Run the README's first command, and check that the response is the documented one."""
+    """Run the README's first curl command and check that the response is as documented."""
     readme = (SOURCE / "README.md").read_text("utf-8")
     pattern = r"^    (curl -s http://127\.0\.0\.1:8000.*?)\n\nThe response:\n\n    (.*?)\n"
     shown = re.search(pattern, readme, re.MULTILINE | re.DOTALL)
@@ -152,21 +152,20 @@ def check_first_curl(address: str, key: str) -> None:
     say(f"$ {command}")
     limit = time.monotonic() + PATIENCE
     while True:
-        # The keys are printed when the demo is ready. Bypass the machine's proxy.
+        # The demo prints its keys when it is ready. Bypass this machine's proxy.
         answer = subprocess.run(["bash", "-c", f"no_proxy=* {command}"], stdout=subprocess.PIPE, check=False)
         if answer.returncode == 0:
             break
-        assert time.monotonic() < limit, "nobody answers"
+        assert time.monotonic() < limit, "no response"
         time.sleep(0.5)
     assert answer.stdout.decode().strip() == shown[2], answer.stdout
     say(answer.stdout.decode())
 
 
 def main() -> int:
-    """Return the exit status."""
-    parser = argparse.ArgumentParser(description="Run both commands of the README on a bare Debian 12.")
-    parser.add_argument("folder", type=Path, help="where the system is, or is to be")
-    parser.add_argument("--mirror", help="a Debian mirror, if not debootstrap's")
+    parser = argparse.ArgumentParser(description="Run the README commands on a minimal Debian 12.")
+    parser.add_argument("folder", type=Path, help="folder of the system (created if missing)")
+    parser.add_argument("--mirror", help="URL of the Debian mirror (default: that of debootstrap)")
     arguments = parser.parse_args()
     system = System(arguments.folder.resolve())
     system.make(arguments.mirror)

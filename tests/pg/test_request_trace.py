@@ -1,4 +1,4 @@
-"""The number of our functions and modules that a request runs, so that growth is noticed."""
+"""Limits on the number of our functions and modules that a request runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REQUESTS = {
     "GraphQL": ("POST /graphql/v1", QUERY),
     "REST": ("GET /rest/v1/album?select=title,artist(name)&id=eq.%d", ""),
 }
-"""A request line and a body; one of them has a placeholder for the album's id."""
+"""Request lines and bodies. Each request contains a placeholder for the album's ID."""
 
 LONGEST = {
     ("GraphQL", "first"): (50, 458),
@@ -44,18 +44,18 @@ LONGEST = {
     ("REST", "first"): (47, 333),
     ("REST", "warm"): (26, 88),
 }
-"""Maximum number of modules and functions that a request may run. Lower them after improvements."""
+"""Maximum number of modules and functions that a request may run. Lower the limits after improvements."""
 
 ATTEMPTS = {"first": 5, "warm": 100}
-"""Maximum attempts per kind of request. Timers may run during one, and a statement is prepared first, and
-known to be short only after three runs that no other program interrupts (``database/message.py``)."""
+"""Maximum attempts per kind of request. Attempts are repeated because timers may run during one, and because
+the express lane accepts statements only after three short executions (``database/message.py``)."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """Our functions that ran, in the order of their calls.
 
-    :ivar calls: module, name and code of each.
+    :ivar calls: module, name and code of each function.
     """
 
     calls: tuple[tuple[str, str, CodeType], ...]
@@ -69,7 +69,7 @@ class Trace:
         return len({code for _, _, code in self.calls})
 
     def __str__(self) -> str:
-        """List each function once, module by module as they are entered."""
+        """List each function once, in the order of its first call."""
         changes = sum(before[0] != after[0] for before, after in pairwise(self.calls))
         lines = dict.fromkeys(f"  {module} {name}" for module, name, _ in self.calls)
         head = f"{self.modules} modules, {self.functions} functions, {changes} changes of module"

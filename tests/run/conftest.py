@@ -36,7 +36,7 @@ def recorder() -> Iterator[Recorder]:
 
 @pytest.fixture
 def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator[Installation]:
-    """Yield webhooks with a long timeout; the test starts the daemons."""
+    """Yield a webhooks installation with a long timeout. The test starts the daemons."""
     database = migrated_copy(server)
     made = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
     yield made
@@ -46,7 +46,7 @@ def installation(server: Server, recorder: Recorder, tmp_path: Path) -> Iterator
 
 @pytest.fixture(scope="module")
 def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
-    """Yield a server that the tests may stop."""
+    """Yield a PostgreSQL server that the tests may stop."""
     made = Server()
     try:
         made.create()
@@ -58,7 +58,7 @@ def own_server(pytestconfig: pytest.Config) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Server]:
-    """Yield a server that requires passwords over TCP, like Debian's."""
+    """Yield a PostgreSQL server that requires passwords over TCP, like Debian's."""
     made = Server()
     try:
         made.create()
@@ -72,7 +72,7 @@ def cluster() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def signed_in(cluster: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Yield a story that has run the tutorial up to signing in."""
+    """Yield a story after it has run the tutorial, including the chapter Sign in."""
     with Story.on_debian(tmp_path_factory.mktemp("reader"), cluster) as made:
         tutorial = documents.read("docs/tutorial.md")
         for title in ("Set up a database", "Create a table", "Start the daemon", "Sign in"):

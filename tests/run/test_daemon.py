@@ -1,4 +1,4 @@
-"""The life of a daemon: start, health checks, reload, shutdown and error messages."""
+"""A daemon's start, health checks, reload, shutdown and error messages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ def daemon(served: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def send_in_background(daemon: Daemon, query: str) -> tuple[threading.Thread, list[Answer]]:
-    """Send a query from another thread."""
     responses: list[Answer] = []
 
     def send() -> None:
@@ -118,7 +117,7 @@ def test_version_is_the_same_in_commands_metrics_and_admin_listener(daemon: Daem
 
 
 def test_missing_role_membership_is_reported_at_startup(served: Database, tmp_path: Path) -> None:
-    """Requests would fail for this role, so the log and ``/ready`` explain what to fix."""
+    """Requests with this role would fail, so the log and ``/ready`` explain what to fix."""
     message = "requests run as nobody_here, but the login role of db-uri is not a member of that role"
     with Daemon(tmp_path, served.uri, project={"db-anon-role": "nobody_here"}) as daemon:
         daemon.wait_ready()
@@ -168,7 +167,7 @@ def test_memory_and_connections_are_limited(served: Database, tmp_path: Path) ->
             opened.enter_context(connection).sendall(begun)
 
         def begin_after_continue(head: str, begun: bytes) -> None:
-            """Send part of a body once the head is accepted, so that the memory is reserved for this body."""
+            """Send part of a body after the daemon has accepted the head and reserved memory for the body."""
             connection = socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE)
             opened.enter_context(connection).sendall(
                 head.replace("Host", "Expect: 100-continue\r\nHost").encode()
@@ -192,7 +191,7 @@ def test_memory_and_connections_are_limited(served: Database, tmp_path: Path) ->
         def both_wait() -> bool:
             if daemon.metric("dataapi_requests_in_flight") == 2:
                 return True
-            begin(read.encode())  # rejected if an earlier connection is still being closed
+            begin(read.encode())  # is rejected if an earlier connection is still being closed
             return False
 
         wait_for(both_wait, "two requests")
@@ -267,9 +266,9 @@ def test_no_secret_is_logged(daemon: Daemon) -> None:
         assert secret not in text
 
 
-@pytest.mark.skipif(Path(SOCKET).exists(), reason="this machine's own journal would get the records")
+@pytest.mark.skipif(Path(SOCKET).exists(), reason="this machine's own journal would receive the records")
 def test_log_lines_for_the_journal_begin_with_a_priority(served: Database, tmp_path: Path) -> None:
-    """The service manager sets ``JOURNAL_STREAM`` to the device and inode of the log."""
+    """The service manager sets ``JOURNAL_STREAM`` to the device and inode number of standard error."""
     output = tmp_path / "output"
     output.touch()
     stream = f"{output.stat().st_dev}:{output.stat().st_ino}"
@@ -358,7 +357,7 @@ def test_daemon_starts_while_the_database_is_down(tmp_path: Path) -> None:
 
 
 def _assert_reload_reports_reason(daemon: Daemon, server: Server) -> None:
-    """Check that a reload reports host, port and reason, as ``/ready`` does."""
+    """Check that a reload reports the same reason as ``/ready``, with host and port."""
     reloaded = daemon.admin("POST", "/reload")
     assert reloaded.status == 503
     [reason] = reloaded.json["failures"].values()
@@ -487,7 +486,7 @@ def test_detached_daemon_logs_to_a_file_and_removes_its_pid_file(served: Databas
 
 
 def test_daemon_recovers_from_a_frozen_server(own_server: Server, tmp_path: Path) -> None:
-    """A frozen server keeps its connections open."""
+    """A frozen PostgreSQL server keeps its connections open."""
     database = own_server.create_database(SCHEMA)
     with Daemon(tmp_path, f"{database.uri}?connect_timeout=2", project={"request-timeout": "8"}) as daemon:
         daemon.wait_ready()

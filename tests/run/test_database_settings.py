@@ -1,4 +1,4 @@
-"""Settings in the database: read at startup, on request, and when a database becomes available."""
+"""Settings in the database are read at startup, on request, and when the database becomes available."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def status(daemon: Daemon) -> int:
 
 
 def allow_sums(database: Database, value: str) -> None:
-    """Set in the database whether aggregates are allowed, at the level with the highest precedence."""
+    """Enable or disable aggregates with the setting of the highest precedence."""
     database.execute(
         f"alter role authenticator in database {database.name} set pgrst.db_aggregates_enabled = '{value}'"
     )
@@ -69,7 +69,7 @@ def test_settings_are_reloaded_on_request(configured: Configured) -> None:
 
 @pytest.mark.direct("a pooler forwards no notifications")
 def test_notification_reloads_settings(configured: Configured) -> None:
-    """PostgREST does this too."""
+    """PostgREST's notification also reloads settings."""
     daemon, database = configured
     allow_sums(database, "false")
     database.execute("notify pgrst, 'reload config'")
@@ -93,8 +93,8 @@ def test_running_daemon_retains_settings_while_the_database_is_down(
             reloaded = daemon.admin("POST", "/reload")
             assert reloaded.status == 503
             message = "the settings in the database cannot be read"
-            assert any(message in line["message"] for line in daemon.lines), "the log says so"
-            assert not lacks_settings(daemon), "they are known"
+            assert any(message in line["message"] for line in daemon.lines), "the log contains the error"
+            assert not lacks_settings(daemon), "the settings read before the outage are used"
             assert status(daemon) == 503
         finally:
             own_server.start()
@@ -103,7 +103,7 @@ def test_running_daemon_retains_settings_while_the_database_is_down(
 
 
 def lacks_settings(daemon: Daemon) -> bool:
-    """Whether the daemon is up but reports that it lacks the settings in the database."""
+    """Return whether the daemon runs, but could not read the settings in the database."""
     daemon.wait_for_admin()
     return b"settings in the database" in daemon.admin("GET", "/ready").body
 
@@ -144,7 +144,7 @@ OTHER = "b" * 20
 
 
 def backends(database: Database) -> set[int]:
-    """Process IDs of the pool's connections."""
+    """Return the process IDs of the pool's connections."""
     query = "select pid from pg_stat_activity where datname = %s and usename = 'authenticator'"
     return {pid for (pid,) in database.execute(query, [database.name])}
 

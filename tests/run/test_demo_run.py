@@ -21,7 +21,7 @@ pytestmark = pytest.mark.direct("the daemon has a PostgreSQL of its own")
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDemo]:
-    """Yield a demo shared by all tests of this module; the last one stops it."""
+    """Yield a demo that all tests of this module share. The last test stops it."""
     match = RunningDemo(tmp_path_factory.mktemp("demo"))
     yield match
     match.kill()
@@ -34,7 +34,7 @@ def test_printed_graphql_command_works(running: RunningDemo) -> None:
     assert (first["name"], first["owner"]) == ("Tides and Tables", {"firstName": "Ada"})
     posts = first["blogPostCollection"]["edges"]
     assert posts[0]["node"] == {"title": "Policies are fences", "wordCount": 10}
-    assert len(posts) == 2, "the draft is not for anonymous callers"
+    assert len(posts) == 2, "anonymous callers cannot see the draft"
 
 
 def test_printed_rest_command_works(running: RunningDemo) -> None:

@@ -52,14 +52,14 @@ def test_documents_are_read_at_startup_and_on_reload(daemon: Daemon) -> None:
     (documents / "broken.graphql").unlink()
     assert "errors" in by_id(daemon, "Second").json
     assert daemon.admin("POST", "/reload").status == 200
-    for _ in range(10):  # enough to reach every worker with high probability
+    for _ in range(10):  # very probably reaches every worker
         assert by_id(daemon, "Second").json == {"data": {"second": "Query"}}
 
     def problems() -> list[str]:
         [project] = daemon.admin("GET", "/ready").json["projects"]
         return list(project["problems"])
 
-    # Workers report their state after the reload; /ready does not wait for that.
+    # /ready does not wait until the workers have reported their new state.
     wait_for(lambda: problems() == [], "the end of the problems")
 
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.direct("the daemon has a PostgreSQL of its own")
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Yield a folder that the server user can enter when the tests run as root."""
+    """Yield a folder that PostgreSQL's user can enter if the tests run as root."""
     made = Path(tempfile.mkdtemp())
     made.chmod(0o755)
     yield made
@@ -36,7 +36,7 @@ def folder() -> Iterator[Path]:
 
 @contextmanager
 def embedded(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run a daemon with its database in a folder; yield its process and admin port."""
+    """Run a daemon with its database in a folder. Yield the daemon's process and admin port."""
     port, admin = free_port(), free_port()
     variables = {
         "DATAAPI_DATAAPI_ADMIN_LISTEN": f"tcp:{admin}:interface=127.0.0.1",
@@ -75,7 +75,7 @@ def status(port: int) -> int | None:
 
 
 def catalog_is_read(kept: Path) -> bool:
-    """Whether a ``dataapi`` command can connect with the address from the README."""
+    """Return whether a ``dataapi`` command can connect with the README's ``db-uri``."""
     [address] = re.findall(r"`db-uri = (host=DIR/run [^`]*)`", documents.read("README.md"))
     variables = {
         "DATAAPI_PROJECT_DB_URI": address.replace("DIR", str(kept)),
@@ -100,7 +100,7 @@ def test_embedded_server_stops_with_the_daemon_and_retains_its_data(folder: Path
 
 
 def test_service_role_can_use_new_tables_until_privileges_are_revoked(folder: Path) -> None:
-    """``dataapi init`` grants the same privileges."""
+    """The embedded server has the same default privileges as after ``dataapi init``."""
 
     def execute(query: str) -> list[tuple[object, ...]]:
         kept = folder / "kept" / "run"

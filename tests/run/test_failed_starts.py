@@ -1,4 +1,4 @@
-"""Failed starts and commands print one sentence on standard error and exit with a specific status."""
+"""Failed starts and commands print one sentence to standard error and exit with a specific status."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FAILURES = [
         "/proc/nowhere/x.ini cannot be written",
     ),
 ]
-"""Program, arguments, exit status, and part of the message."""
+"""Program, arguments, exit status, and a part of the message."""
 REFUSED = """
 import errno, socket
 
@@ -66,12 +66,11 @@ class Socket(socket.socket):
 
 socket.socket = Socket
 """
-"""Python code that denies the process every port."""
+"""Python code that makes binding any port fail."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with configuration files."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -131,7 +130,7 @@ def test_port_in_use_is_reported_on_standard_error_and_in_the_log(folder: Path) 
 
 
 def test_privileged_port_exits_with_ex_noperm(folder: Path) -> None:
-    """Service managers log the exit status."""
+    """Service managers log the name of the exit status."""
     done = execute(command("twistd", "--config good.ini"), folder, environment(patched(folder, REFUSED)))
     assert done.returncode == os.EX_NOPERM, done.stderr
     assert "Permission denied" in done.stderr

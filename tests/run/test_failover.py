@@ -1,4 +1,4 @@
-"""Failover: a standby is promoted after the primary fails, and the daemon continues without intervention."""
+"""A standby is promoted after the primary has failed. The daemon continues without intervention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.direct("the daemon must see the servers behind a pooler
 
 @pytest.fixture(scope="module")
 def steady() -> Iterator[Pair]:
-    """Yield a primary and a standby for tests that change neither."""
+    """Yield a primary and a standby for tests that do not change them."""
     with running_pair() as pair:
         yield pair
 
@@ -48,7 +48,7 @@ def test_service_resumes_after_a_failover(pair: Pair, recorder: Recorder, tmp_pa
     installation = Installation(tmp_path, database, recorder, settings={"timeout": str(PATIENT)})
     installation.endpoint()
     pair.follow(database)
-    # Operators configure both servers once.
+    # The URI contains both servers, so operators need not change it.
     installation.uri = pair.uri(database.name, "read-write")
     try:
         daemon = installation.daemon()
@@ -89,7 +89,7 @@ def test_service_resumes_after_a_failover(pair: Pair, recorder: Recorder, tmp_pa
 
 
 WITHIN = 5.0
-"""Seconds from a promotion to full service."""
+"""Maximum seconds from a promotion to full service."""
 
 
 @pytest.mark.time_limit(240)
@@ -136,10 +136,10 @@ def test_acknowledged_writes_survive_a_failover(
             clients.end()
         rows = {number for (number,) in installation.database.execute("select id from note where id > 1000")}
         assert set(clients.rows) <= rows
-        # Another claim follows when the leases of the lost primary's connections expire.
+        # Attempts claimed through the lost primary are claimed again when their leases expire.
         installation.pass_time(10 * PATIENT)
         wait_for(lambda: set(clients.events) <= delivered(recorder), "every acknowledged event")
-        # On a slow machine the promotion takes long, and so does everything else.
+        # On a slow machine, the promotion and everything after it take longer.
         assert took < WITHIN + 10 * (promoted - began)
     finally:
         resume()
@@ -168,7 +168,7 @@ def test_daemon_on_standbys_listens_on_the_primary(steady: Pair, tmp_path: Path)
         [error] = daemon.graphql(mutation, SECRET_KEY).json["errors"]
         assert (error["message"], error["extensions"]["code"]) == (refused.json["message"], "25006")
         assert project(daemon)["changes"] == "notified"
-        # A request for an unknown table would reload the catalog, too.
+        # A request for an unknown table would also reload the catalog.
         database.execute("comment on table note is 'What came to mind'")
         steady.follow(database)
         database.execute("notify pgrst, 'reload schema'")

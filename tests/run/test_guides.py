@@ -31,7 +31,7 @@ def test_commands_of_a_guide_print_the_documented_output(guide: str, signed_in: 
     signed_in.read(text)
 
 
-# supabase-js requires WebSocket even if it is unused; Node.js 20 needs this option to provide it.
+# supabase-js requires WebSocket even if unused. Node.js 20 provides it only with this option.
 PROGRAMS = {"js": "node --experimental-websocket", "python": "python"}
 
 
@@ -65,13 +65,13 @@ async def test_client_programs_print_the_documented_output(
 
 TYPES = "docs/guides/types.md"
 COMPILED = {"ts": "npx tsc && node --experimental-websocket program.js #"}
-"""Compiles the program, including its wrong statements, and runs it."""
+"""Compiles the program, including statements with expected type errors, and runs it."""
 
 
 def configure_compiler(story: Story, packages: Path) -> None:
-    """Write the documented ``tsconfig.json`` to the project.
+    """Write the documented ``tsconfig.json`` to the project's directory and to the packages' directory.
 
-    hey-api looks for it in the directories above its package, not above the link to it.
+    hey-api searches for the file in the directories above its package, not above the symbolic link.
     """
     chapter = documents.chapter(documents.read(TYPES), "supabase-js and postgrest-js")
     [options] = [block.text for block in documents.blocks(chapter) if block.language == "json"]

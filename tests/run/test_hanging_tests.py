@@ -1,4 +1,4 @@
-"""Hanging tests are ended, together with the daemons and PostgreSQL servers that they started."""
+"""Hanging tests are terminated, and so are the daemons and PostgreSQL servers that they have started."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ class InnerRun:
 
     @property
     def text(self) -> str:
-        """The output so far."""
+        """The output of pytest so far."""
         return self._output.read_text("utf-8", "replace")
 
     def wait_started(self) -> list[int]:
-        """Wait until the daemon and its PostgreSQL run, and return their process IDs."""
+        """Wait until the daemon and its PostgreSQL have started and return their process IDs."""
 
         def started() -> bool:
             assert self.process.poll() is None, self.text
@@ -101,18 +101,18 @@ class InnerRun:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Yield a folder, and print the output of the inner run when the test fails."""
+    """Yield a folder. Print the output of the inner run, for pytest to show if the test fails."""
     yield tmp_path
     print((tmp_path / "output").read_text())  # noqa: T201 - shown for a failure
 
 
 def gone(pids: list[int]) -> bool:
-    """Whether none of the processes is alive."""
+    """Return whether all of the processes have ended."""
     return not any(is_alive(pid) for pid in pids)
 
 
 def test_timed_out_test_ends_its_processes(folder: Path) -> None:
-    """The daemon has detached itself from the process that started it."""
+    """The test must also end a daemon that has detached itself from the process that started it."""
     run = InnerRun(folder, TIMED_OUT)
     assert run.process.wait(PATIENCE) == 1
     assert "test_hangs blocks for too long" in run.text
@@ -121,7 +121,7 @@ def test_timed_out_test_ends_its_processes(folder: Path) -> None:
 
 
 def test_killed_run_ends_its_processes(folder: Path) -> None:
-    """A killed process cannot clean up."""
+    """The killed pytest process cannot clean up."""
     run = InnerRun(folder, HANGING)
     started = run.wait_started()
     run.process.kill()

@@ -68,10 +68,10 @@ class Client:
         try:
             return self.events.get(timeout=PATIENCE)
         except Empty:
-            raise AssertionError("no event has come") from None
+            raise AssertionError("no event has been received") from None
 
     def names(self) -> list[str]:
-        """Wait for the next snapshot and return its names."""
+        """Wait for the next snapshot and return the names in its rows."""
         event, rows = self.next()
         assert event == "snapshot", rows
         return [row["name"] for row in rows]
@@ -81,7 +81,6 @@ class Client:
         wait_for(lambda: self.names() == names, f"the snapshot {names}")
 
     def close(self) -> None:
-        """Disconnect."""
         self._connection.close()
 
     def __enter__(self) -> Client:

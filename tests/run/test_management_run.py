@@ -27,13 +27,13 @@ RESTORE = f"""
     grant usage on schema webhooks to anon;
     grant execute on function webhooks.publish to anon;
 """
-"""A function that an application might define."""
+"""An application's function that publishes an event."""
 
 
 class Receiver(ThreadingHTTPServer):
-    """An HTTP server that accepts every delivery.
+    """An HTTP server that accepts every webhook request.
 
-    :ivar received: headers and body of each delivery.
+    :ivar received: headers and body of each request.
     """
 
     daemon_threads = True
@@ -57,7 +57,6 @@ class Receiver(ThreadingHTTPServer):
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    """Yield a running receiver."""
     with Receiver() as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
@@ -67,7 +66,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 class Customer:
-    """A client with a token created by the operator's commands."""
+    """A client with a token that the operator created with ``dataapi token create``."""
 
     def __init__(self, daemon: Daemon, token: str) -> None:
         self._daemon = daemon
@@ -82,7 +81,7 @@ class Customer:
         return self._daemon.request("POST", f"/rest/v1/rpc/{function}", "{}", headers)
 
     def delivery(self, event: str) -> Any:
-        """Wait until the event's only delivery is finished, and return it."""
+        """Wait until the event's only delivery is finished and return it."""
 
         def done() -> Any:
             [record] = self.send("GET", f"{SCOPE}/deliveries?filter[event_id]={event}").json["data"]
@@ -93,7 +92,7 @@ class Customer:
 
 @pytest.fixture(scope="module")
 def customer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Customer]:
-    """Yield a customer of a daemon whose database was prepared by the operator's commands."""
+    """Yield a customer of a daemon. The operator's commands have prepared the daemon's database."""
     database = server.create_database()
     allow_migrations(database)
     environ = {
@@ -121,7 +120,7 @@ def customer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_endpoint_lifecycle_from_creation_to_deletion(customer: Customer, receiver: Receiver) -> None:
-    """Operations 2, 6, 7, 11 and 14."""
+    """Covers operations 2, 6, 7, 11 and 14 of the management API."""
     attributes = {
         "url": f"http://127.0.0.1:{receiver.server_port}/hooks",
         "event_types": [{"type": "*"}],

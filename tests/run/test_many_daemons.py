@@ -1,4 +1,4 @@
-"""Two daemons on one database, one of them with workers: changes reach all processes (scaling.md)."""
+"""Changes reach all processes of two daemons on one database (docs/guides/scaling.md)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 LOADS = 'dataapi_catalog_loads_total{outcome="loaded",project="abcdefghijklmnopqrst"}'
 MANY = 12
-"""Number of requests, each on its own connection, so that every worker receives some."""
+"""Number of requests on separate connections. Every worker receives some of the requests."""
 
 
 @pytest.fixture(scope="module")
 def installation(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Yield a database with webhooks and two daemons."""
+    """Yield a database with webhooks and two daemons, one of them with two workers."""
     with Recorder() as recorder:
         folder = tmp_path_factory.mktemp("daemons")
         made = Installation(folder, server.create_database(SCHEMA), recorder)

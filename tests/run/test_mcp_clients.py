@@ -50,7 +50,7 @@ CALLS: list[dict[str, Any]] = [
     {"name": "delete_rows", "arguments": {"table": "task", "filters": {"title": "eq.New"}}},
 ]
 
-pytestmark = pytest.mark.time_limit(180)  # the first run on a machine installs the packages
+pytestmark = pytest.mark.time_limit(180)  # the first run installs the packages
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def headers(subject: str = "ada") -> dict[str, str]:
 
 
 def with_python(url: str, mode: str, sent: dict[str, str], calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """Connect, list the tools and make calls with the Python SDK."""
+    """Connect with the Python SDK, list the tools, and call some of them."""
 
     async def perform() -> dict[str, Any]:
         async with httpx2.AsyncClient(headers=sent) as http:
@@ -115,7 +115,7 @@ CLIENTS = [
     ("client", "legacy", INITIALIZED),
     ("sdk", "legacy", INITIALIZED),
 ]
-"""SDKs with their mode of version negotiation, and the revision that they then use."""
+"""SDKs, their modes of version negotiation, and the protocol revisions that they use as a result."""
 
 
 async def perform(
@@ -192,7 +192,7 @@ def test_calls_are_counted_and_logged(daemon: Daemon) -> None:
     )
     before = daemon.metric(sample)
     sent, body = message("tools/call", {"name": "describe_table", "arguments": {"table": "task"}})
-    del sent["content-type"]  # the daemon's client has its own
+    del sent["content-type"]  # ``Daemon.request`` sets this header
     answer = daemon.request("POST", "/mcp", body.decode(), {**sent, **headers()})
     assert answer.status == 200
     assert daemon.metric(sample) == before + 1

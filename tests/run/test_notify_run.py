@@ -1,4 +1,4 @@
-"""The example of docs/webhooks.md, Events from NOTIFY, with a daemon of two workers."""
+"""The example of docs/webhooks.md, Events from NOTIFY, on a daemon with two workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_documented_notification_is_published_once_by_several_workers(
         await add_endpoint(store, event_types=(event_type, f"{event_type}2"))
 
     def sent(count: int, of_type: str = event_type) -> list[Any]:
-        """Wait for a number of events, and return their payloads."""
+        """Wait for a number of events and return the payloads of all events."""
         wait_for(lambda: len(database.execute(BODIES, (of_type,))) >= count, f"{count} events")
         return [body["payload"] for (body,) in database.execute(BODIES, (of_type,))]
 

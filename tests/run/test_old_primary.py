@@ -1,4 +1,4 @@
-"""Split brain: a standby is promoted while the old primary keeps running without fencing."""
+"""Split brain: a standby is promoted while the old primary still runs without fencing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.direct("the daemon must see the servers behind a pooler")
 
-# The function returns the port of the server.
+# The SQL function server() returns the port of the PostgreSQL server.
 SERVER = """
 create function server() returns int language sql stable as 'select current_setting(''port'')::int';
 """
@@ -45,7 +45,7 @@ def trio() -> Iterator[Pair]:
 
 
 def rows(database: Database) -> set[int]:
-    """Return the IDs of rows that clients wrote."""
+    """Return the IDs of rows that clients have written."""
     return {number for (number,) in database.execute("select id from note where id > 1000")}
 
 
@@ -63,14 +63,14 @@ def test_old_primary_receives_no_writes_after_promotion_is_detected(
         wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
         trio.standby.promote()
         survivor = installation.database = trio.standby.database(database.name)
-        # The APIs and webhooks have separate connections.
+        # The APIs and webhooks have separate connections, and each reports the promotion.
         wait_for(lambda: daemon.text.count("another server was promoted") == 2, "the promotion to be seen")
         wait_for(lambda: write(daemon, 2).status == 201, "writes")
         daemon.wait_ready()
         clients = Clients(installation, daemon)
         try:
             clients.wait_for_more()
-            # Everything that reconnects reaches the old primary first.
+            # All reconnects reach the old primary first.
             trio.standby.terminate_backends(survivor)
             clients.wait_for_more()
             wait_for(lambda: project(daemon)["changes"] == "notified", "the listener")
@@ -133,7 +133,7 @@ def test_publish_command_uses_the_newest_primary(pair: Pair, recorder: Recorder,
 
 @pytest.mark.time_limit(180)
 def test_removing_a_promoted_replica_restores_writes(pair: Pair, tmp_path: Path) -> None:
-    """Another application may have promoted the replica. The reason explains the error until the reload."""
+    """The replica may be promoted for another purpose. ``/ready`` explains the error until the reload."""
     database = pair.primary.create_database(SCHEMA)
     pair.follow(database)
     with Daemon(tmp_path, database.uri, project={"db-read-uri": pair.read_uri(database.name)}) as daemon:
@@ -149,7 +149,7 @@ def test_removing_a_promoted_replica_restores_writes(pair: Pair, tmp_path: Path)
 
 
 def replicas(daemon: Daemon) -> dict[int, str | None]:
-    """Map the port of each replica to the reason why it serves no reads, or None."""
+    """Map each replica's port to the reason why the replica serves no reads, or to None."""
     return {int(one["server"].rpartition(":")[2]): one["reason"] for one in project(daemon)["replicas"]}
 
 
@@ -167,7 +167,7 @@ def test_replica_serves_reads_only_while_it_follows_the_primary(trio: Pair, tmp_
         daemon.wait_ready()
         wait_for(lambda: {replicas(daemon)[one.port] for one in trio.standbys} == {None}, "both replicas")
 
-        # Orderly switchover: the third server follows the second one from now on.
+        # Orderly switchover: the third server follows the second server from now on.
         first.stop()
         second.promote()
         third.lead_to(second)

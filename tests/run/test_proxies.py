@@ -1,4 +1,4 @@
-"""Rolling restart of daemons behind the proxies of etc/ loses no requests (docs/guides/scaling.md)."""
+"""Rolling restarts of daemons behind the proxies in etc/ lose no requests (docs/guides/scaling.md)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ grant select, insert on entry to anon;
 """
 HEADERS = {"apikey": KEY, "Content-Type": "application/json"}
 CLIENTS = 3
-"""Clients per proxy. There are more clients than workers, so that every worker is busy when it stops."""
+"""Clients per proxy: more than there are workers, so that every worker is busy when it stops."""
 REQUESTS = "dataapi_requests_total{"
 DELAY = {"shutdown-delay": "5"}
-"""Long enough for HAProxy to notice that a daemon is stopping, even on a slow machine."""
+"""A delay in which HAProxy notices that a daemon is stopping, even on a slow machine."""
 FOR_EVER = "600"
 
 
@@ -47,7 +47,7 @@ class Client:
         return self._send("GET", "/rest/v1/entry?limit=1")
 
     def head(self) -> int:
-        """Send HEAD, which the load never does, and return the status."""
+        """Send a HEAD request, unlike the clients of ``Load``, and return the status."""
         return self._send("HEAD", "/rest/v1/entry?limit=1")
 
     def write(self) -> int:
@@ -57,7 +57,7 @@ class Client:
         return status
 
     def send_write(self) -> None:
-        """Send an insert without waiting for the response; ``status`` waits."""
+        """Send an insert without waiting for the response. Call ``status`` to wait."""
         self._connection.request("POST", "/rest/v1/entry", "{}", HEADERS)
 
     def _send(self, method: str, path: str, body: str | None = None) -> int:
@@ -88,13 +88,11 @@ class Load:
         self._threads = [threading.Thread(target=self._send, args=(each,)) for each in self.clients]
 
     def __enter__(self) -> Load:
-        """Start the clients."""
         for thread in self._threads:
             thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the clients."""
         self.end()
 
     def end(self) -> None:
@@ -119,7 +117,7 @@ class Load:
 
 
 def heads(daemon: Daemon) -> float:
-    """Return how many HEAD requests a daemon has handled since it started."""
+    """Return the number of HEAD requests that a daemon has handled since its start."""
     lines = daemon.admin("GET", "/metrics").body.decode().splitlines()
     matching = [line for line in lines if line.startswith(REQUESTS) and 'method="HEAD"' in line]
     return sum(float(line.rpartition(" ")[2]) for line in matching)
@@ -163,7 +161,7 @@ def test_rolling_restart_loses_no_request(server: Server, tmp_path: Path) -> Non
             assert daemon.stop() == 0
             daemon.start()
             daemon.wait_ready()
-            # Each proxy must detect that the daemon is back before the other daemon stops.
+            # Each proxy must detect that the daemon has restarted before the other daemon stops.
             for port in ports:
                 wait_for_responses(port, [daemon])
         for load in loads:
@@ -188,7 +186,7 @@ def entries(server: Server) -> Database:
 
 @pytest.fixture(scope="module")
 def bystander(entries: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Yield a daemon that keeps running while the other one stops."""
+    """Yield a daemon that keeps running while another daemon stops."""
     with stopping(tmp_path_factory.mktemp("bystander") / "daemon", entries, "0") as daemon:
         daemon.wait_ready()
         yield daemon
@@ -201,9 +199,9 @@ def bystander(entries: Database, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_shutdown_delay_saves_requests_sent_during_shutdown(
     proxy: str, delay: str, statuses: list[int], entries: Database, bystander: Daemon, tmp_path: Path
 ) -> None:
-    """The proxy is frozen, so that it detects the new requests and the stopped daemon at the same time.
+    """The proxy is frozen while requests are sent and a daemon stops, so it detects both at the same time.
 
-    Without the delay nginx sends the request over a closed connection, and it does not repeat POST.
+    Without the delay, nginx sends the request over a closed connection, and does not repeat a POST.
     """
     if proxy not in installed_proxies():
         pytest.skip(f"needs {proxy}")

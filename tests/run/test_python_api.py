@@ -1,4 +1,4 @@
-"""The public Python API: docs/python.md runs, and mypy accepts a program that uses all of it."""
+"""The public Python API: docs/python.md runs, and mypy accepts a program that uses the whole API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_documented_test_passes(database: Database, tmp_path: Path) -> None:
 
 
 def public_names() -> dict[str, list[str]]:
-    """Return the documented names of each public module, or all names that it exports."""
+    """Return the documented names of each public module, or all of the module's exported names."""
     modules = {}
     for line in documents.chapter(PAGE, "Public modules").splitlines():
         if match := re.match(r"\| `(dataapi[.\w]*)` \| ([^|:]*)", line):

@@ -1,4 +1,4 @@
-"""The webhook commands of the README and docs/webhooks.md, run as a reader pastes them."""
+"""The webhook commands of the README and docs/webhooks.md, as a reader would paste them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLUGINS = documents.chapter(MORE, "Plugins")
 
 @pytest.fixture(scope="module")
 def story(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Yield the story after the README's webhook chapter."""
+    """Yield a story after it has run the README's webhook chapter."""
     if shutil.which("curl") is None:
         pytest.skip("the examples need curl")
     folder = tmp_path_factory.mktemp("story")
@@ -58,7 +58,7 @@ def test_commands_of_the_webhooks_page_print_the_documented_output(story: Story)
 
 
 def test_documented_plugins_are_loaded(story: Story) -> None:
-    # docs/webhooks.md does this too, but another test process may have run it.
+    # Repeats a step of docs/webhooks.md, because another test process may have run that page.
     story.database.execute("update webhooks.endpoint set event_types = '{*}'")
     payload = json.dumps({"total": {"amount": 5, "currency": "EUR"}})
     story.read(

@@ -1,4 +1,4 @@
-"""The recipes and the logout chapter, run on the tutorial's database, with nginx, and as a CI job."""
+"""The recipes and the chapter Logout are run on the tutorial's database, with nginx, or as a CI job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECIPES = documents.read("docs/guides/recipes.md")
 
 
 def shown(title: str, language: str) -> list[str]:
-    """Return the blocks of a chapter in a language."""
+    """Return a chapter's code blocks in a language."""
     return [
         block.text
         for block in documents.blocks(documents.chapter(RECIPES, title))
@@ -45,7 +45,7 @@ def test_token_is_rejected_after_logout(signed_in: Story) -> None:
 
 
 def test_nginx_limits_requests_per_caller(tmp_path: Path) -> None:
-    """The limit applies per token, or per address if there is none."""
+    """The limit applies per token, or per address for requests without a token."""
     if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
         pytest.skip("needs nginx")
     zone, limit = shown("Rate limits", "nginx")

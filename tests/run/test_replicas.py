@@ -1,4 +1,4 @@
-"""Reads on replicas: balanced, consistent with the client's own writes, and repeated after failures."""
+"""Reads on replicas are balanced, repeated after failures, and consistent with the client's writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.direct("the daemon must see the servers behind a pooler")
 
-# The function returns the port of the server.
+# The SQL function server() returns the port of the PostgreSQL server.
 SCHEMA = """
 create table note (id int primary key, body text);
 insert into note select n, 'x' from generate_series(1, 300) n;
@@ -71,7 +71,7 @@ def shared(trio: Pair, database: Database, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def daemon(trio: Pair, shared: Daemon) -> Iterator[Daemon]:
-    """Yield the daemon when both standbys serve reads, and resume replay afterwards."""
+    """Yield the shared daemon once both standbys serve reads. Resume replay after the test."""
     wait_available(shared, trio.standbys)
     yield shared
     resume(trio)
@@ -100,17 +100,17 @@ def server(daemon: Daemon, **headers: str) -> int:
 
 
 def repeated(trio: Pair, daemon: Daemon) -> float:
-    """Return how many reads were repeated on another server."""
+    """Return the number of reads that failed on a replica and were repeated on another server."""
     return counted(trio, daemon, "repeated")
 
 
 def completed(trio: Pair, daemon: Daemon) -> float:
-    """Return how many reads the replicas have completed."""
+    """Return the number of reads that the replicas have completed."""
     return counted(trio, daemon, "answered")
 
 
 def counted(trio: Pair, daemon: Daemon, outcome: str) -> float:
-    """Return the number of reads of all replicas with an outcome."""
+    """Return the number of reads with an outcome on all replicas."""
     label = f'outcome="{outcome}",project="abcdefghijklmnopqrst",server="127.0.0.1:{{}}"'
     return sum(
         daemon.metric(f"dataapi_replica_reads_total{{{label.format(one.port)}}}") for one in trio.standbys
@@ -125,7 +125,7 @@ def write(daemon: Daemon, number: int) -> str:
 
 
 def test_reads_are_balanced_over_the_replicas(trio: Pair, daemon: Daemon) -> None:
-    """Everything except GET on tables and stable functions, and GraphQL queries, runs on the primary."""
+    """Replicas run only GraphQL queries and GET requests for tables and stable functions."""
     standbys, primary = {one.port for one in trio.standbys}, trio.primary.port
     assert {server(daemon) for _ in range(40)} == standbys
     queried = {
@@ -163,7 +163,6 @@ def test_check_config_checks_every_replica(trio: Pair, database: Database, own_s
     unused = free_port()
 
     def faults(uri: str) -> list[str]:
-        """Return the problems that check-config reports."""
         made = replace(project, db_read_uri=uri)
         found = inspect(made)
         return [finding.text for finding in found if finding.wrong and "db-read-uri" in finding.text]
@@ -241,14 +240,14 @@ def test_read_at_a_replayed_position_uses_replicas(trio: Pair, daemon: Daemon) -
     old, new = write(daemon, 2000), write(daemon, 2001)
 
     def by_replica() -> bool:
-        # Standbys receive a position only with later WAL.
+        # Standbys report a position only after they have received later WAL.
         write(daemon, random.randrange(10_000, 10_000_000))
         return server(daemon, Dataapi_LSN=f"{new}, {old}") != trio.primary.port
 
     wait_for(by_replica, "a read on a replica")
     for standby in trio.standbys:
         standby.admin.execute("select pg_wal_replay_pause()")
-    # An old primary may have returned a position that the daemon has not seen replayed.
+    # The position may be from an old primary, so the daemon cannot assume that replicas have replayed it.
     assert server(daemon, Dataapi_LSN="9:0/1") == trio.primary.port
     newest = write(daemon, 2002)
     assert server(daemon, Dataapi_LSN=f"{newest}, {old}") == trio.primary.port
@@ -280,7 +279,7 @@ def test_lagging_replica_serves_no_reads(trio: Pair, database: Database, tmp_pat
 
 
 def check_lag(trio: Pair, daemon: Daemon) -> None:
-    """Pause replay on one standby after the other."""
+    """Pause replay on one standby after the other and check which servers run reads."""
     number = iter(range(4000, 1_000_000))
 
     def written(standbys: list[Server]) -> bool:
@@ -391,7 +390,7 @@ def test_read_canceled_by_recovery_conflict_is_repeated(
         reading = threads.submit(request, daemon, "GET", "rpc/slow")
         running = "select 1 from pg_stat_activity where wait_event = 'PgSleep'"
         wait_for(lambda: any(one.admin.execute(running) for one in trio.standbys), "the read to run")
-        # The read is repeated on the other replica, and canceled there, too.
+        # The read is repeated on the other replica, and also canceled there.
         while not reading.done():
             database.execute("lock table note; alter table note alter body set statistics 7")
         response = reading.result()

@@ -1,4 +1,4 @@
-"""REST over HTTP, from a running daemon."""
+"""The REST API of a running daemon."""
 
 from __future__ import annotations
 

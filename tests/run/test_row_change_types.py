@@ -1,4 +1,4 @@
-"""Event types of row changes that are added at run time reach every process within seconds."""
+"""Event types of watches that are created at run time reach every process within seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDER = "v1.shop.order"
 SCOPE = f"/v2/organizations/{ACME.organization}/webhooks"
 ENVIRON = {"DATAAPI_WEBHOOKS_ENCRYPTION_KEY": KEY}
 REQUESTS = 12
-"""Number of requests, each on its own connection, so that both workers receive some."""
+"""Number of requests on separate connections. Both workers receive some of the requests."""
 
 
 def test_workers_learn_of_added_and_removed_types(database: Database, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 def wait_for_message(manager: socket.socket, beginning: str) -> str:
-    """Return the next message with this prefix, ignoring others."""
+    """Return the next message with this prefix, ignoring other messages."""
     return str(wait_for(lambda: _next(manager, beginning), beginning))
 
 
@@ -68,7 +68,7 @@ def test_watchdog_notifications_are_repeated(
 
 
 def test_startup_is_complete_while_the_database_is_down(tmp_path: Path, manager: socket.socket) -> None:
-    """The daemon does not wait for its database: until it is available, requests get 503."""
+    """The daemon does not wait for its database. Requests get status 503 until the database is available."""
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
     with Daemon(tmp_path, "postgresql://nobody@127.0.0.1:1/none", environ=environ) as daemon:
         wait_for_message(manager, "READY=1")
@@ -112,7 +112,7 @@ def test_systemd_accepts_the_units() -> None:
     )  # fmt: skip
     complaints = [
         line for line in finished.stderr.splitlines()
-        # The program may not be installed where the unit expects it.
+        # The unit's ExecStart may not be installed on this machine.
         if "dataapi." in line and "is not executable" not in line
     ]  # fmt: skip
     assert complaints == []

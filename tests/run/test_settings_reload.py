@@ -31,7 +31,7 @@ def running(
 
 @pytest.fixture
 def daemon(running: Daemon) -> Iterator[Daemon]:
-    """Yield the daemon with an empty log, and restore its configuration afterwards."""
+    """Yield the daemon with an empty log and restore its configuration after the test."""
     before = running.config.read_text()
     running.output.write_text("")
     yield running
@@ -52,7 +52,7 @@ def reloads(daemon: Daemon) -> int:
 
 
 class Caller(threading.Thread):
-    """A thread that sends requests with a key.
+    """A thread that sends requests with an API key.
 
     :ivar statuses: the statuses of the responses so far.
     """
@@ -69,13 +69,13 @@ class Caller(threading.Thread):
             self.statuses.append(self._daemon.graphql(QUICK, self._key).status)
 
     def end(self) -> set[int]:
-        """Stop sending requests, and return all statuses."""
+        """Stop sending requests and return all statuses."""
         self._ended.set()
         self.join()
         return set(self.statuses)
 
     def more(self) -> None:
-        """Wait for more responses."""
+        """Wait for several more responses."""
         count = len(self.statuses)
         wait_for(lambda: len(self.statuses) > count + 5, "answers")
 
@@ -102,7 +102,7 @@ def test_key_rotation_rejects_no_requests(daemon: Daemon) -> None:
 
 @pytest.mark.direct("a pooler forwards no notifications")
 def test_notification_reloads_the_configuration(daemon: Daemon, served: Database) -> None:
-    """PostgREST does this too."""
+    """PostgREST's notification also reloads the configuration file."""
     sums = "/rest/v1/note?select=id.sum()"
     assert daemon.request("GET", sums, headers={"apikey": KEY}).status == 400
     daemon.graphql(QUICK)
@@ -116,7 +116,7 @@ def test_notification_reloads_the_configuration(daemon: Daemon, served: Database
 
 
 def logged_by_request(daemon: Daemon) -> list[dict[str, Any]]:
-    """Send a request and return the log lines that it produced."""
+    """Send a request and return the log lines that it has produced."""
     before = len(daemon.lines)
     daemon.graphql(QUICK)
     daemon.wait_ready()

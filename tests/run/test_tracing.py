@@ -1,4 +1,4 @@
-"""OpenTelemetry spans as a collector receives them."""
+"""OpenTelemetry spans that a collector receives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 class Collector(ThreadingHTTPServer):
-    """A collector of spans with OTLP over HTTP.
+    """An OTLP collector of spans over HTTP.
 
     :ivar spans: the received spans.
     """
@@ -59,7 +59,6 @@ class Collector(ThreadingHTTPServer):
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """Yield a running collector."""
     with Collector() as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
@@ -130,7 +129,7 @@ def test_delivery_attempt_passes_its_span_to_the_receiver(
 
 
 def test_unresponsive_collector_does_not_delay_shutdown(server: Server, tmp_path: Path) -> None:
-    """The exporter would wait for an hour, and the SDK for 30 seconds."""
+    """The exporter would otherwise wait for an hour, and the SDK for 30 seconds."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environ = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",

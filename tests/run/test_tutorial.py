@@ -1,4 +1,4 @@
-"""The README and the tutorial, on a server without the roles of the API."""
+"""The README and the tutorial, on a server without the API's roles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_readme_commands_serve_your_own_database(story: Story) -> None:
     assert story.said == [{"data": {"noteCollection": {"edges": [{"node": {"id": 1, "body": "Hello"}}]}}}]
     story.read("```sh\ndataapi check-config\n```\n")
     assert story.daemon.admin("GET", "/ready").json["webhooks"] is None
-    assert not [line for line in story.daemon.lines if line["level"] != "info"], "nothing is wrong"
+    assert not [line for line in story.daemon.lines if line["level"] != "info"], "no problems"
 
 
 def test_readme_sql_and_configuration_serve_your_own_database(story: Story) -> None:

@@ -42,13 +42,11 @@ class Load:
         self._clients = [threading.Thread(target=self._send, daemon=True) for _ in range(CLIENTS)]
 
     def __enter__(self) -> Load:
-        """Start the clients."""
         for client in self._clients:
             client.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the clients."""
         self.end()
 
     def end(self) -> None:
@@ -65,14 +63,14 @@ class Load:
                 self.outcomes.append(repr(error))
 
     def more(self) -> None:
-        """Wait for more responses."""
+        """Wait for several more responses."""
         count = len(self.outcomes)
         wait_for(lambda: len(self.outcomes) > count + 10 * CLIENTS, "answers")
 
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """Yield a listening socket like one passed by systemd."""
+    """Yield a listening socket, as systemd would pass it."""
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
         yield bound
 
@@ -80,7 +78,7 @@ def listening() -> Iterator[socket.socket]:
 def make(
     folder: Path, served: Database, listening: socket.socket, environ: Mapping[str, str] | None = None
 ) -> Daemon:
-    """Start a daemon on the socket with its own admin listener."""
+    """Start a daemon that shares the socket and has its own admin port."""
     folder.mkdir()
     daemon = Daemon(folder, served.uri, settings={"listen": "systemd:domain=INET:name=http"})
     daemon.port = listening.getsockname()[1]

@@ -1,6 +1,6 @@
-"""Deliveries of real daemons that are killed, disconnected, frozen or given a wrong clock.
+"""Deliveries of daemons that are killed, disconnected, frozen, or have a wrong clock.
 
-No published event is lost, duplicates have the same ``webhook-id``, and the queue is empty at the end.
+No published event is lost, repeated requests have the same ``webhook-id``, and the queue is finally empty.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from support.recorder import Recorder
 
 OUTAGE = float(os.environ.get("WEBHOOK_OUTAGE", "4"))
-"""Downtime of PostgreSQL, in seconds. Set WEBHOOK_OUTAGE=60 for a minute."""
+"""Downtime of PostgreSQL, in seconds (environment variable WEBHOOK_OUTAGE)."""
 
 LONG = 1000.0
 """Offset that a test adds to the times in the database, in seconds."""
@@ -82,7 +82,7 @@ def test_other_daemon_takes_over_when_the_lease_expires(
 
 
 def cut_off(daemon: Daemon) -> None:
-    """Simulate the loss of a daemon's machine, after which PostgreSQL ends the dead connections."""
+    """Simulate the loss of a daemon's machine. PostgreSQL then closes the dead connections."""
     daemon.process.send_signal(signal.SIGSTOP)
 
 
@@ -90,8 +90,8 @@ def cut_off(daemon: Daemon) -> None:
 def test_work_of_a_dead_daemon_is_taken_over_before_lease_expires(
     installation: Installation, end: Callable[[Daemon], None]
 ) -> None:
-    """PostgreSQL sees that the process is gone long before the lease expires."""
-    # A pooler would keep the connections for longer than the lease.
+    """PostgreSQL detects the end of the process long before the lease expires."""
+    # A pooler would keep the connections open for longer than the lease.
     installation.past_pooler = True
     installation.settings = {"timeout": str(LONG)}
     installation.endpoint()
@@ -109,12 +109,12 @@ def test_work_of_a_dead_daemon_is_taken_over_before_lease_expires(
 
 
 def end_of_lease(installation: Installation) -> float:
-    """Return a monotonic time just before the end of the only lease."""
+    """Return the monotonic time shortly before the only lease ends."""
     now = time.monotonic()
     [(seconds,)] = installation.database.execute(
         "select extract(epoch from claimable_at - clock_timestamp())::float8 from webhooks.due where leased"
     )
-    assert LEASE - seconds < PATIENCE, "the lease has its full length"
+    assert LEASE - seconds < PATIENCE, "the lease has its full duration"
     return now + float(seconds)
 
 
@@ -192,7 +192,7 @@ def test_resumed_daemon_skips_deliveries_taken_over_by_another(installation: Ins
     paused = installation.daemon()
     installation.publish_many(400)
     requests = installation.recorder.requests
-    # After quick responses the daemon claims deliveries ahead.
+    # The daemon claims deliveries ahead for endpoints that respond quickly.
     wait_for(lambda: len(requests) > 100, "the first deliveries")
     installation.recorder.behave(Behaviour.HOLD)
     wait_for(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def locked(installation: Installation, statement: str) -> Iterator[None]:
-    """Hold a lock."""
+    """Hold the locks that a statement acquires until the block ends."""
     with closing(psycopg2.connect(installation.database.admin_uri)) as connection:
         with connection.cursor() as cursor:
             cursor.execute(statement)
@@ -54,7 +54,7 @@ def before_the_claim(installation: Installation, daemon: Daemon) -> None:
 
 
 def while_claiming(installation: Installation, daemon: Daemon) -> None:
-    """Kill the daemon while its claim waits for a lock; the claim then succeeds."""
+    """Kill the daemon while its claim waits for a lock. The claim succeeds after the kill."""
     daemon.process.send_signal(signal.SIGSTOP)
     installation.publish(1)
     with locked(installation, "lock table webhooks.due in share mode"):
@@ -65,7 +65,7 @@ def while_claiming(installation: Installation, daemon: Daemon) -> None:
 
 
 def after_the_claim(installation: Installation, daemon: Daemon) -> None:
-    """Kill the daemon while it connects to a receiver that does not accept, before it has sent anything."""
+    """Kill the daemon before it sends the request, while the receiver accepts no connections."""
     with installation.recorder.unaccepting() as port:
         installation.database.execute("update webhooks.endpoint set url = %s", (f"http://127.0.0.1:{port}/",))
         installation.publish(1)
@@ -83,7 +83,7 @@ def during_the_post(installation: Installation, daemon: Daemon) -> None:
 
 
 def _until_the_commit(installation: Installation, daemon: Daemon, then: Callable[[], None]) -> None:
-    """Kill the daemon while the record of an outcome waits for a lock, then call a function."""
+    """Kill the daemon while its statement that records an outcome waits for a lock. Then call a function."""
     installation.recorder.behave(Behaviour.HOLD)
     installation.publish(1)
     wait_for(lambda: installation.recorder.requests, "the request")
@@ -95,12 +95,12 @@ def _until_the_commit(installation: Installation, daemon: Daemon, then: Callable
 
 
 def before_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Kill the daemon, and roll back the record of the outcome."""
+    """Kill the daemon and roll back the statement that records the outcome."""
     _until_the_commit(installation, daemon, lambda: end_statements(installation))
 
 
 def during_the_commit(installation: Installation, daemon: Daemon) -> None:
-    """Kill the daemon; the outcome is then recorded."""
+    """Kill the daemon. PostgreSQL still completes the statement that records the outcome."""
     _until_the_commit(installation, daemon, lambda: None)
     installation.wait_settled()
 

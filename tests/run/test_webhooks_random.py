@@ -1,4 +1,4 @@
-"""Delivery guarantees hold under random faults of daemons, database and receivers.
+"""Deliveries are guaranteed despite random failures of daemons, the database and receivers.
 
 Runs one seed for 10 seconds by default. Environment variables: ``WEBHOOK_SEED`` is the first seed,
 ``WEBHOOK_SEEDS`` the number of seeds, and ``WEBHOOK_SECONDS`` the seconds per seed.

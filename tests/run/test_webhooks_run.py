@@ -37,7 +37,7 @@ def receiver() -> Iterator[Any]:
     """Yield a receiver whose list ``received`` contains headers and bodies."""
 
     class Handler(BaseHTTPRequestHandler):
-        """Accepts every delivery."""
+        """Accepts every webhook request."""
 
         def do_POST(self) -> None:
             """Record the request and respond with 204."""
@@ -101,7 +101,7 @@ def test_workers_share_deliveries_and_add_up_their_metrics(
 
 
 def test_apis_work_if_webhooks_cannot_create_their_schema(tmp_path: Path, database: Database) -> None:
-    """The login role may not create the schema."""
+    """The login role may not create the schema ``webhooks``."""
     with Daemon(tmp_path, database.uri, settings={"workers": "2"}, environ=ENVIRON) as daemon:
         daemon.wait_ready()
 
@@ -116,14 +116,14 @@ def test_apis_work_if_webhooks_cannot_create_their_schema(tmp_path: Path, databa
         )
         statement = "create schema webhooks authorization authenticator"
         warned = [line["message"] for line in daemon.lines if line["level"] == "warn"]
-        assert len([text for text in warned if statement in text]) == 1, "one process tries"
+        assert len([text for text in warned if statement in text]) == 1, "one process logs it"
         database.execute(statement)
         wait_for(lambda: webhooks()["ready"], "webhooks in both workers")
         assert daemon.stop() == 0
 
 
 def test_webhooks_are_off_without_their_section(tmp_path: Path, database: Database) -> None:
-    """The role may create the schema."""
+    """The schema ``webhooks`` is not created, although the login role may create it."""
     database.execute(f"grant create on database {database.name} to authenticator")
     with Daemon(tmp_path, database.uri) as daemon:
         daemon.wait_ready()
@@ -175,5 +175,5 @@ def test_worker_opens_no_more_connections_than_documented(
                 canceled.close()
             wait_for(lambda: watch() and len(receiver.received) >= 400, "the deliveries")
             wait_for(lambda: watch() and all(response.done() for response in responses), "the answers")
-    # Of the eight connections outside the pool, two always listen, and up to four are for webhooks.
+    # Up to eight connections are outside the pool: two listen all the time, up to four are for webhooks.
     assert 2 * (3 + 2 + 1) <= max(peaks) <= 2 * (3 + 8)

@@ -1,4 +1,4 @@
-"""WebSockets from browsers, through proxies, over TLS, and while a daemon stops."""
+"""WebSockets of browsers, through proxies, over TLS, and while a daemon stops."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PAGE = """
   });
 </script>
 """
-"""A page with three clients. It records what they receive, close codes, and delays before they reconnect."""
+"""A page with three clients. It records received names, close codes, and delays before reconnects."""
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def rename(database: Database, name: str) -> None:
 
 @pytest.fixture
 def library(npm_clients: Path, reactor: Any) -> Path:
-    """Return the directory of the modules of graphql-ws."""
+    """Return the directory with the modules of graphql-ws."""
     run(install(reactor, npm_clients, *CLIENTS))
     return npm_clients / "node_modules" / "graphql-ws" / "dist"
 
 
 def opened(page: Page, library: Path, origin: str, port: int) -> Page:
-    """Open a page of an origin, and let it subscribe."""
+    """Open the page at an origin and make its clients subscribe."""
 
     def serve(route: Route) -> None:
         name = route.request.url.rpartition("/")[2]
@@ -144,7 +144,7 @@ def subscribed(client: Connection) -> Connection:
 
 
 def name(client: Connection) -> str:
-    """Wait for the next result and return the name in it."""
+    """Wait for the next result and return the name that it contains."""
     return str(json.loads(client.recv())["payload"]["data"]["itemByPk"]["name"])
 
 

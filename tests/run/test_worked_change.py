@@ -1,4 +1,4 @@
-"""docs/contributing/worked-change.md: its diffs apply, and its test fails before them and passes after."""
+"""docs/contributing/worked-change.md: its diffs can be applied, and make its failing test pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COPIED = (
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of the files that the page changes, and of what their tests need."""
+    """Return a copy of the files that the page changes or that their tests need."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     for name in COPIED:
@@ -46,7 +46,7 @@ def test_page_describes_a_change_that_works(tree: Path) -> None:
             done = subprocess.run(command, cwd=tree, env=environ, capture_output=True, text=True, check=False)
             printed = done.stdout + done.stderr
             assert (done.returncode != 0) is bool(step.failures), printed
-            # If the variable CI is set, pytest puts the error behind the name.
+            # If the environment variable CI is set, pytest appends the error to the test's name.
             failed = [line for line in printed.splitlines() if line.startswith("FAILED")]
             expected = step.failures.splitlines()
             assert len(failed) == len(expected), printed

@@ -1,4 +1,4 @@
-"""Worker processes that share sockets: they are replaced, drained, and ended with their parent."""
+"""Worker processes share sockets. They are replaced, drained, and ended together with their parent."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_simultaneous_connections_are_spread_over_the_workers(daemon: Daemon) ->
 
 
 def requests_of(daemon: Daemon, first: int) -> list[dict[str, Any]]:
-    """Return the log lines of the requests with these paths."""
+    """Return the log lines of requests with the prefix ``spread_``, beginning with line ``first``."""
     return [line for line in daemon.lines[first:] if "/rest/v1/spread_" in str(line.get("path"))]
 
 
@@ -233,7 +233,7 @@ def test_daemon_serves_sockets_of_the_service_manager(served: Database, tmp_path
         daemon.wait_ready()
         assert daemon.graphql(QUICK).status == 200
         assert daemon.stop() == 0
-        # New clients wait for the next daemon instead of being refused.
+        # New clients are not refused. They wait for the next daemon.
         socket.create_connection(("127.0.0.1", daemon.port), timeout=PATIENCE).close()
 
 

@@ -1,4 +1,4 @@
-"""A client of the Model Context Protocol that checks the parts that all responses have."""
+"""A client of the Model Context Protocol that checks the members that all responses have."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class Agent:
     answers: list[Answer] = field(default_factory=list)
 
     async def send(self, method: str, params: Mapping[str, Any] | None = None, **headers: str) -> Answer:
-        """Send a request and return the HTTP response."""
         own, body = message(method, params)
         own |= {name.replace("_", "-"): value for name, value in headers.items()}
         answer = await self.service.post("/mcp", body, role=self.role, headers=own)

@@ -82,7 +82,7 @@ class Campaign:
     def settle(self, seconds: float) -> None:
         """Stop injecting faults, and wait until every delivery is finished."""
         recorder = self.installation.recorder
-        # Reset all paths: an endpoint may still have an earlier URL if no daemon could move it.
+        # Reset earlier paths too: an endpoint keeps its earlier URL if all requests to change it failed.
         for path in [path for target in self.targets for path in target.paths]:
             if recorder.behaviours.get(path) in (Behaviour.HANG, Behaviour.RESET):
                 recorder.behave(Behaviour.TAKE, path)
@@ -108,7 +108,6 @@ class Campaign:
         return self.installation.recorder.behaviours.get(target.paths[-1], Behaviour.TAKE)
 
     def _some(self, *, steady: bool | None = None) -> Target:
-        """Choose an endpoint that exists."""
         return self._random.choice(
             [one for one in self.targets if not one.deleted and steady in (None, one.steady)]
         )
@@ -116,7 +115,7 @@ class Campaign:
     def _manage(
         self, method: str, path: str, body: Any, success: int, *refusals: int
     ) -> dict[str, Any] | None:
-        """Send a request to a daemon. Return ``data``, or None if it is legitimately rejected or fails."""
+        """Send a request to a daemon. Return ``data``, or None if it failed for an expected reason."""
         daemon = self._random.choice(self._running)
         response = self.installation.manage(daemon, method, path, None if body is None else json.dumps(body))
         if response is None or response.status in (*AWAY, *refusals):
@@ -133,23 +132,23 @@ class Campaign:
         return Published(self._number, [one.identifier for one in self.targets if one.steady])
 
     def _publish(self, event: Published) -> None:
-        """Publish an event by SQL if it may not exist yet. Its idempotency key prevents a duplicate."""
+        """Publish an event in SQL unless it is known to exist. Its idempotency key prevents a duplicate."""
         if not event.known:
             with suppress(psycopg2.Error):
                 self.installation.publish(event.number, key=event.key)
                 event.known = True
 
     def publish_by_sql(self) -> None:
-        """Publish some events in a transaction each, and roll back some of the transactions."""
+        """Publish some events, each in its own transaction, and roll back some of the transactions."""
         for _ in range(self._random.randint(1, 6)):
             event = self._event()
             if self._random.random() < 0.2:
-                self._note(f"publish {event.number} by SQL, rolled back")
+                self._note(f"publish {event.number} in SQL, rolled back")
                 self.rolled_back.append(event.number)
                 with suppress(psycopg2.Error):
                     self.installation.publish(event.number, commit=False)
             else:
-                self._note(f"publish {event.number} by SQL")
+                self._note(f"publish {event.number} in SQL")
                 self.published.append(event)
                 self._publish(event)
 
@@ -171,7 +170,6 @@ class Campaign:
     # Endpoints and receivers -----------------------------------------------------------------------------
 
     def change_behaviour(self) -> None:
-        """Change the behaviour of a receiver."""
         target = self._some()
         [behaviour] = self._random.choices(list(BEHAVIOURS), list(BEHAVIOURS.values()))
         self._note(f"{target.paths[-1]} will {behaviour}")
@@ -200,7 +198,6 @@ class Campaign:
         self._change(target, url=self.installation.url(path, target.host))
 
     def change_secret(self) -> None:
-        """Change the secret of an endpoint."""
         target = self._some()
         target.secrets.append(f"secret number {len(target.secrets)}")
         grace = self._random.choice([0, 60])
@@ -208,13 +205,11 @@ class Campaign:
         self._change(target, signing_secret=target.secrets[-1], grace_seconds=grace)
 
     def change_rate(self) -> None:
-        """Set or remove the rate limit of an endpoint."""
         target, rate = self._some(), self._random.choice([None, None, 5, 50])
         self._note(f"{target.paths[-1]} takes {rate} a second")
         self._change(target, max_per_second=rate)
 
     def toggle(self) -> None:
-        """Enable or disable an endpoint."""
         target = self._some(steady=False)
         enabled = self._random.random() < 0.5
         self._note(f"{target.paths[-1]} is enabled: {enabled}")
@@ -254,7 +249,7 @@ class Campaign:
         response = self.installation.manage(
             self._random.choice(self._running), "POST", path, body, token=self.installation.operator, key=key
         )
-        # An interrupted first request leaves its key without a response.
+        # If the first request was interrupted, no response is stored for its key.
         if response is not None and response.status not in (*AWAY, 409):
             assert response.status == 201, response
             responses.add(response.body)
@@ -278,7 +273,6 @@ class Campaign:
             assert response is None or response.status in (expected, *AWAY), response
 
     def wait(self) -> None:
-        """Wait for a moment."""
         time.sleep(self._random.random() / 2)
 
     # Faults ----------------------------------------------------------------------------------------------
@@ -294,7 +288,6 @@ class Campaign:
         self._replace(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stop a daemon with SIGTERM and start another one."""
         self._replace(signal.SIGTERM)
 
     def kill_worker(self) -> None:
@@ -304,7 +297,7 @@ class Campaign:
                 os.kill(self._random.choice(workers), signal.SIGKILL)
 
     def pause(self) -> None:
-        """Pause a process for longer than its leases, like a migrated virtual machine."""
+        """Pause a process until its leases have expired, as if its virtual machine were migrated."""
         daemon = self._random.choice(self._running)
         process = self._random.choice(daemon.children or [daemon.process.pid])
         with self._fault("pause a process"), suppress(ProcessLookupError, psycopg2.Error):
@@ -330,5 +323,5 @@ class Campaign:
 
     def step_over_leases(self) -> None:
         """Advance the database's clock beyond every lease."""
-        with self._fault("step over all leases"):
+        with self._fault("let all leases expire"):
             self.installation.pass_time(LEASE)

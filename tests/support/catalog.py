@@ -56,7 +56,7 @@ def column_named(table: Table, name: str) -> Column:
 
 
 class MadeUp:
-    """An in-memory database, in the format of the reflection query."""
+    """Describes a database that does not exist, in the format of the reflection query's result."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class MadeUp:
     ) -> int:
         """Add a table and return its OID.
 
-        By default, columns that end in ``id`` are numbers and others are texts.
+        By default, columns with names that end in ``id`` have type ``bigint``, other columns ``text``.
         """
         of = {column: "20" if column.endswith(("id", "Id")) else "25" for column in columns}
         of |= {column: str(oid) for column, oid in (types or {}).items()}
@@ -147,7 +147,6 @@ class MadeUp:
         )  # fmt: skip
 
     def enum(self, name: str, *labels: str, comment: str | None = None, schema: str = "public") -> int:
-        """Add an enum type and return its OID."""
         oid = self._next()
         row = _type(oid, name, "e", "E", schema)
         row[10], row[13] = list(labels), comment
@@ -155,7 +154,6 @@ class MadeUp:
         return int(oid)
 
     def array(self, element: int) -> int:
-        """Add an array type and return its OID."""
         oid = self._next()
         row = _type(oid, f"_{oid}", "A", "A", "public")
         row[4] = str(element)

@@ -109,5 +109,5 @@ class ServedCertificate:
         self._context.use_privatekey(key)
 
     def serverConnectionForTLS(self, tlsProtocol: object) -> SSL.Connection:  # noqa: ARG002, N802, N803
-        """Create the server side of a connection. Twisted defines the names."""
+        """Create the server side of a connection. Twisted's interface defines these names."""
         return SSL.Connection(self._context, None)

@@ -27,7 +27,7 @@ def chromium() -> Iterator[Browser]:
         pytest.skip(f"needs {' or '.join(_PROGRAMS)}")
     playwright.expect.set_options(timeout=PATIENCE * 1000)
     with playwright.sync_playwright() as driver:
-        # Containers lack the privileges for its sandbox, and have little shared memory.
+        # Containers lack the privileges for Chromium's sandbox, and have little shared memory.
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = driver.chromium.launch(executable_path=program, args=arguments)
         yield browser

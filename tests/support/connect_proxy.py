@@ -47,7 +47,6 @@ class Tunnel(Protocol):
         self.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
 
     def setPeer(self, peer: Any) -> None:  # noqa: N802 - twisted's name
-        """Store the connection to the receiver."""
         self.peer = peer
 
 
@@ -64,10 +63,8 @@ class ConnectProxy:
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def factory(self) -> Factory:
-        """Return the protocol factory."""
         return Factory.forProtocol(lambda: Tunnel(self))
 
     def listen(self, world: World) -> OutgoingRoute:
-        """Listen, and return a route through this proxy."""
         listened: Any = self
         return OutgoingRoute(parse_proxy(f"http://bob:p%40ss@127.0.0.1:{world.listen(listened)}"))

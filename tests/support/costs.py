@@ -1,7 +1,7 @@
 """Measures the processor time of each test, including PostgreSQL and daemons: ``pytest --costs=FILE``.
 
-Processor time does not depend on the load of the machine. The time of a fixture counts for the first test
-that uses it.
+Processor time does not depend on the load of the machine. A fixture's time is attributed to the first
+test that uses it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Costs:
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Record the time since the last test."""
         report = yield
         if call.when == "teardown":
             now = _processor_seconds()
@@ -68,7 +67,7 @@ class Costs:
 
 
 def _processor_seconds() -> float:
-    """Return the processor time of this process and its descendants, including ended ones."""
+    """Return the processor time of this process and its descendants, including processes that have exited."""
     used: dict[int, int] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for name in filter(str.isdigit, os.listdir("/proc")):

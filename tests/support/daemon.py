@@ -26,7 +26,7 @@ Process = subprocess.Popen[bytes] | zygote.Fork
 ROOT = Path(__file__).parents[2]
 KEY = "sb_publishable_for_the_tests"
 SECRET_KEY = "sb_secret_for_the_tests"
-JWT_SECRET = "a secret of the tests, 32 characters and more"
+JWT_SECRET = "a secret for the tests, 32 characters or more"
 TWISTD = str(Path(sys.executable).with_name("twistd"))
 DATAAPI = (sys.executable, "-m", "dataapi.cli.main")
 SCHEMA = """
@@ -37,11 +37,11 @@ create function _slow(note) returns int
     language plpgsql stable as 'begin perform pg_sleep(2); return 1; end';
 """
 QUICK = "{ noteCollection { edges { node { id } } } }"
-"""A query over ``SCHEMA`` with a quick result."""
+"""A fast query over ``SCHEMA``."""
 SLOW = "{ noteCollection { edges { node { slow } } } }"
 """A query over ``SCHEMA`` that takes two seconds."""
 PATIENCE = 120.0
-"""Timeout of expected events, in seconds, suitable for slow machines."""
+"""Seconds to wait for an expected event, even on a slow machine."""
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
@@ -51,7 +51,7 @@ def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE)
         if value := condition():
             return value
         time.sleep(0.02)
-    raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+    raise AssertionError(f"timed out after {seconds:g} s waiting for {what}")
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,11 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """The parsed body."""
         return json.loads(self.body)
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a daemon: the current one without daemon settings."""
+    """Return the environment of a daemon: the current environment without daemon settings."""
     environ = daemon_environment()
     try:
         distribution("dataapi-daemon")
@@ -89,7 +88,7 @@ def patched(folder: Path, text: str) -> dict[str, str]:
 def execute(
     words: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``TWISTD`` or ``DATAAPI`` to its end, in a fork like a ``Daemon``.
+    """Run ``TWISTD`` or ``DATAAPI`` in a fork, and wait for it to exit.
 
     :param environ: environment variables (default: ``environment()``).
     """
@@ -111,7 +110,7 @@ class Daemon:
 
     :param forks: whether to fork a process that has imported the daemon. A fork starts in a third of the time
         of ``twistd``. Benchmarks, and daemons with their own ``PYTHONPATH``, always run ``twistd``.
-    :ivar output: the file with its standard output and error.
+    :ivar output: the file with the daemon's standard output and error.
     """
 
     def __init__(
@@ -144,13 +143,11 @@ class Daemon:
         self.config.write_text(configuration(uri, self.port, self.admin_port, sections))
 
     def __enter__(self) -> Daemon:
-        """Start the daemon, unless it has been started."""
         if self._process is None:
             self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the daemon if it is running."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -178,11 +175,10 @@ class Daemon:
             )
 
     def adopt(self, process: subprocess.Popen[bytes]) -> None:
-        """Use a process that was started elsewhere."""
+        """Use a process that other code has started."""
         self._process = process
 
     def wait_for_admin(self) -> None:
-        """Wait until the admin listener responds."""
         wait_for(lambda: self._alive() and self.try_admin("GET", "/live"), "the admin listener")
 
     def _alive(self) -> bool:
@@ -214,33 +210,30 @@ class Daemon:
 
     @property
     def children(self) -> list[int]:
-        """The process IDs of its children."""
+        """The process IDs of the daemon's children."""
         task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in task.read_text().split()]
 
     @property
     def text(self) -> str:
-        """Everything that it has written so far."""
+        """The daemon's output so far."""
         return self.output.read_text("utf-8", "replace")
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Its log lines, parsed as JSON."""
+        """The daemon's log lines, parsed as JSON."""
         return [json.loads(line) for line in self.text.splitlines()]
 
     def graphql(self, query: str, key: str = KEY, **headers: str) -> Answer:
-        """Send a GraphQL document by POST."""
         body = json.dumps({"query": query})
         return self.request("POST", "/graphql/v1", body, {"apikey": key, **headers})
 
     def request(
         self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send a request to the public listener."""
         return _send(self.port, method, path, body, {"Content-Type": "application/json", **(headers or {})})
 
     def admin(self, method: str, path: str) -> Answer:
-        """Send a request to the admin listener."""
         return _send(self.admin_port, method, path, None, {})
 
     def try_admin(self, method: str, path: str) -> Answer | None:

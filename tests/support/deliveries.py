@@ -1,4 +1,4 @@
-"""Dispatchers on a real queue that send to local receivers."""
+"""Dispatchers that send deliveries from a real queue to local receivers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class Deliveries:
         self._ends: list[Callable[[], Any]] = []
 
     async def store(self) -> Store:
-        """Migrate the database and return the store."""
         return await migrated(self._database, self._pool)
 
     async def dispatcher(
@@ -78,7 +77,6 @@ class Deliveries:
         return dispatcher
 
     def end(self) -> None:
-        """Stop all dispatchers."""
         for end in reversed(self._ends):
             end()
 

@@ -1,4 +1,4 @@
-"""``twistd -n dataapi --demo`` as a process."""
+"""Runs ``twistd -n dataapi --demo`` as a process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class RunningDemo:
 
     @property
     def text(self) -> str:
-        """The output so far."""
         return self._output.read_text("utf-8")
 
     @property
@@ -69,7 +68,6 @@ class RunningDemo:
             return json.load(response)
 
     def kill(self) -> None:
-        """End the process if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -26,7 +26,7 @@ _HAS_VALUE = {"-X", "-H", "-d", "--data-binary"}
 class Block:
     """A code block.
 
-    :ivar line: its first line in the file, for messages.
+    :ivar line: the block's first line in the file, for messages.
     """
 
     language: str
@@ -111,7 +111,7 @@ def _request(words: list[str]) -> Request:
         else:
             urls.append(word)
     [url] = map(urlsplit, urls)
-    # As in curl, neither option strips line ends from an argument; -d strips them only from files.
+    # As in curl, neither option strips newlines from an argument; -d strips them only from files.
     body = next(iter(options.get("-d", []) + options.get("--data-binary", [])), None)
     headers = dict(re.split(r":\s*", header, maxsplit=1) for header in options.get("-H", []))
     if body is not None and not any(name.lower() == "content-type" for name in headers):
@@ -127,7 +127,7 @@ def pattern(text: str) -> Any:
 
 
 def fits(value: Any, expected: Any) -> bool:
-    """Whether a value matches a documented one."""
+    """Whether a value matches a documented value."""
     if isinstance(expected, dict) and isinstance(value, dict):
         shown = expected.keys() - {_MORE}
         if shown != value.keys() and not (_MORE in expected and shown <= value.keys()):

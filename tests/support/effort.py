@@ -22,7 +22,6 @@ class _Collections:
         self._began = 0.0
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
-        """Handle the start or end of a collection."""
         if info["generation"] < 2:
             return
         if phase == "start":
@@ -52,7 +51,7 @@ class Effort:
 
     @property
     def units(self) -> float:
-        """Processor time since creation, in units."""
+        """Processor time since creation, in units of a fixed amount of work."""
         return in_units(self.seconds)
 
     def _now(self) -> float:
@@ -61,7 +60,7 @@ class Effort:
 
 
 def in_units(seconds: float) -> float:
-    """Convert seconds of processor time to units."""
+    """Convert seconds of processor time to units of a fixed amount of work."""
     return seconds / min(_piece_of_work() for _ in range(3))
 
 

@@ -39,7 +39,6 @@ def write(daemon: Daemon, number: int) -> Answer:
 
 
 def request(daemon: Daemon, method: str, target: str, body: str | None = None, **headers: str) -> Answer:
-    """Send a REST request with the secret key."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return daemon.request(method, f"/rest/v1/{target}", body, {"apikey": SECRET_KEY, **named})
 
@@ -91,7 +90,6 @@ class Clients:
         wait_for(lambda: len(self.rows) > rows + 3 and len(self.events) > events + 3, "acknowledged writes")
 
     def end(self) -> None:
-        """Stop the clients after their last responses."""
         self._over.set()
         for each in self._ends:
             each.result()

@@ -1,4 +1,4 @@
-"""An in-memory queue and HTTP client for tests of the dispatcher. The queue behaves like the real one."""
+"""An in-memory queue and HTTP client for tests of the dispatcher. The queue behaves like the real queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED = AttemptOutcome(False, START, 5, 500)
 
 @dataclass
 class Row:
-    """A planned attempt."""
+    """An attempt in the queue, and when it is due and can be claimed."""
 
     work: DueWork
     due: float
@@ -33,7 +33,7 @@ class Row:
 class FakeQueue:
     """An in-memory queue of one database.
 
-    :ivar done: accepted outcomes with their work.
+    :ivar done: finished attempts, each with the claimed work.
     :ivar away: whether the database is unavailable.
     :ivar claims: number of claims.
     """
@@ -73,11 +73,10 @@ class FakeQueue:
         full: Collection[str] = (),
         holder: int | None = None,  # noqa: ARG002 - the real queue's
     ) -> ClaimResult:
-        """Claim due attempts."""
         self._check()
         self.claims += 1
         now, found, settled = self.clock.seconds(), list[DueWork](), 0
-        # Integers, because Python computes the hash of a UUID slowly.
+        # Integers, because hashing a UUID is slow in Python.
         left = {endpoint.int: limit for endpoint, limit in (limits or {}).items()}
         due = [row for row in self.rows.values() if row.claimable <= now]
         for row in sorted(due, key=lambda row: row.claimable):
@@ -108,7 +107,6 @@ class FakeQueue:
         return row if row is not None and row.leased and row.work.claim == claim else None
 
     async def finish(self, finished: Sequence[FinishedAttempt]) -> frozenset[UUID]:
-        """Record outcomes and plan retries."""
         self._check()
         taken = set()
         for one in finished:
@@ -125,7 +123,6 @@ class FakeQueue:
         return frozenset(taken)
 
     async def release(self, claims: Iterable[Claim], seconds: float = 0.0) -> int:
-        """Release claims."""
         self._check()
         rows = [row for row in map(self._leased, claims) if row is not None]
         for row in rows:
@@ -145,7 +142,6 @@ class FakeQueue:
         return min(times) - self.clock.seconds() if times else None
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
-        """Return the body of an older version."""
         self._check()
         return self.bodies.setdefault(event, str(dict(payload)).encode())
 
@@ -164,7 +160,6 @@ class FakeSender:
         self.open: list[tuple[Attempt, Deferred[AttemptOutcome]]] = []
 
     async def send(self, attempt: Attempt) -> AttemptOutcome:
-        """Start an attempt."""
         self.sent.append((self._clock.seconds(), attempt))
         outcome = self.answer(attempt)
         if outcome is not None:

@@ -1,4 +1,4 @@
-"""Films selected by a query string of the REST API, and by SQL."""
+"""Films selected with a REST query string, and with SQL."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ if TYPE_CHECKING:
 
 
 async def ids(service: Service, query: str) -> list[int]:
-    """Return the IDs of the films that match a query string."""
     return [row["id"] for row in await service.read(f"film?select=id&order=id&{query}")]
 
 
 def ids_where(service: Service, condition: str) -> list[int]:
-    """Return the IDs of the films that match an SQL condition."""
     return [row[0] for row in service.database.execute(f"select id from film where {condition} order by id")]

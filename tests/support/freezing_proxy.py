@@ -50,7 +50,7 @@ class _Pipe(Protocol):
 
 
 class FreezingProxy:
-    """The proxy.
+    """A TCP proxy between the daemon and PostgreSQL.
 
     :ivar uri: connection URI through the proxy.
     :ivar freezes_new: whether new connections are frozen.
@@ -69,17 +69,16 @@ class FreezingProxy:
         )
 
     def freeze(self, *, new: bool = False) -> None:
-        """Freeze the current connections, and optionally new ones."""
+        """Freeze the current connections, and optionally new connections."""
         self.freezes_new = new
         for pipe in self.pipes:
             pipe.frozen = True
 
     def thaw(self) -> None:
-        """Serve new connections. Frozen ones have lost data and stay frozen."""
+        """Serve new connections. Frozen connections have lost data and stay frozen."""
         self.freezes_new = False
 
     async def stop(self) -> None:
-        """Close all connections."""
         await self._port.stopListening()
         for pipe in list(self.pipes):
             pipe.transport.abortConnection()

@@ -36,7 +36,7 @@ WAITS = "0.2, 0.3, 0.4, 0.5"
 """A shortened retry schedule."""
 TIMEOUT = 1.0
 PATIENT = 60.0
-"""Timeout of attempts in tests that delay responses, in seconds."""
+"""Timeout of delivery attempts, in seconds."""
 LEASE = TIMEOUT + 10.0
 """Length of a lease, in seconds."""
 ENDPOINTS = "/v2/organizations/acme/webhooks/endpoints"
@@ -49,7 +49,7 @@ class Installation:
     :ivar settings: section ``[webhooks]`` of daemons started from now on.
     :ivar token: a token with all permissions.
     :ivar operator: an operator token.
-    :ivar uri: connection URI of daemons and commands; "" for the database's.
+    :ivar uri: connection URI of daemons and commands; "" for the URI of the database.
     :ivar past_pooler: whether webhooks connect directly to PostgreSQL if there is a pooler
         (docs/guides/poolers.md).
     """
@@ -65,8 +65,8 @@ class Installation:
     daemons: list[Daemon] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Create what the database lacks, then a token with all permissions and an operator token."""
-        # The test cluster loses its last commits when it is killed, unless this is set.
+        """Create the organization and the project unless they exist, and create the tokens."""
+        # The test cluster otherwise loses its last commits when it is killed.
         self.database.execute(f"alter database {self.database.name} set synchronous_commit = on")
         if self.database.execute("select to_regnamespace('webhooks') is null") == [(True,)]:
             allow_migrations(self.database)
@@ -100,7 +100,6 @@ class Installation:
         return {**self.environ, **{f"DATAAPI_PROJECT_{name}": text for name, text in project.items()}}
 
     def daemon(self, *words: str, environ: Mapping[str, str] | None = None) -> Daemon:
-        """Start a daemon and wait until it is ready."""
         made = self._started(words, environ)
         made.wait_ready()
         return made
@@ -131,25 +130,23 @@ class Installation:
             daemon.__exit__()
 
     def command(self, *words: str) -> str:
-        """Run ``dataapi`` in this process and return its output."""
         output, errors = io.StringIO(), io.StringIO()
         code = run(words, self._operator, output, errors)
         assert code == 0, errors.getvalue()
         return output.getvalue()
 
     def complaints(self) -> list[str]:
-        """Return internal errors in the logs of daemons, and output outside of the logs."""
+        """Return the lines of the daemons' output that are internal errors or not in the log's format."""
         whole = [line for daemon in self.daemons for line in daemon.text.splitlines(keepends=True)]
         return [line for line in whole if _is_complaint(line)]
 
     # Endpoints -------------------------------------------------------------------------------------------
 
     def url(self, path: str = HOOK, host: str = "127.0.0.1") -> str:
-        """Return the recorder's URL for a path."""
         return f"http://{host}:{self.recorder.port}{path}"
 
     def endpoint(self, path: str = HOOK, host: str = "127.0.0.1") -> str:
-        """Create an endpoint of the organization for a path of the recorder, and return its ID."""
+        """Create an endpoint whose URL is a path of the recorder. Return the endpoint's ID."""
         [identifier] = self.endpoints([self.url(path, host)])
         return identifier
 
@@ -192,7 +189,7 @@ class Installation:
     # Publishing ------------------------------------------------------------------------------------------
 
     def publish(self, number: int, *, commit: bool = True, key: str = "") -> None:
-        """Publish an event by SQL. Raises ``psycopg2.Error`` if PostgreSQL is unavailable."""
+        """Publish an event in SQL. Raises ``psycopg2.Error`` if PostgreSQL is unavailable."""
         with closing(psycopg2.connect(self.database.admin_uri)) as connection, connection.cursor() as cursor:
             cursor.execute(
                 "select webhooks.publish(%s, 'acme', %s, jsonb_build_object('number', %s), %s)",
@@ -213,7 +210,7 @@ class Installation:
         """Publish an event over HTTP. Return False if the outcome is unknown."""
         body = event(key, payload={"number": number, "reason": "inactivity"})
         response = self.manage(daemon, "POST", "/v1/webhooks/events", json.dumps(body))
-        # After 503 and 504 the outcome is open: no connection was available in time.
+        # After 503 and 504 (no database connection in time), the event may have been published.
         assert response is None or response.status in (201, 503, 504), response
         return response is not None and response.status == 201
 
@@ -249,7 +246,6 @@ class Installation:
         return [pid for (pid,) in rows]
 
     def wait_settled(self, seconds: float = PATIENCE) -> None:
-        """Wait until no attempts are outstanding."""
         wait_for(lambda: self.due == 0, "the queue to be empty", seconds)
 
     def wait_leased(self) -> None:
@@ -274,7 +270,7 @@ class Installation:
         )
 
     def pass_time(self, seconds: float) -> None:
-        """Advance the database's clock for due work."""
+        """Make all work due earlier, as if this many seconds had passed."""
         # Wait for concurrent writers: locking rows in another order could cause a deadlock.
         self.database.execute(
             "lock table webhooks.due in share row exclusive mode;"
@@ -294,7 +290,7 @@ class Installation:
 def _is_complaint(line: str) -> bool:
     """Whether a line is an error that neither an outage nor a killed process explains."""
     if not line.endswith("\n"):
-        # The process was killed while writing it.
+        # The process was killed while writing the line.
         return False
     try:
         entry = json.loads(line)
@@ -305,5 +301,4 @@ def _is_complaint(line: str) -> bool:
 
 
 def kill(daemon: Daemon) -> None:
-    """Send SIGKILL to a daemon."""
     daemon.stop(signal.SIGKILL)

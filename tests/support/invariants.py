@@ -1,4 +1,4 @@
-"""Invariants of campaigns that have settled."""
+"""Invariants to check after a campaign, when every delivery is finished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAXIMUM = 5
 """Maximum number of automatic attempts."""
 NEAR = 3.0
-"""Seconds between a fault and a request that it may affect. Claimed work can wait that long."""
+"""Seconds for which a fault may affect requests. Claimed work can wait that long."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Verdict:
             if event in self._events:
                 assert self._events[event][0] == target.identifier, one
             else:
-                assert not target.steady, f"{one} is of no event"
+                assert not target.steady, f"{one} does not belong to any event"
 
     def _as_often_as_recorded(self, event: str, requests: list[Recorded]) -> None:
         """Compare requests with records. A request without a record was in flight during a fault."""

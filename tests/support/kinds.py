@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Kind:
     """A request whose changes are rolled back.
 
-    :ivar target: path and query below ``/rest/v1/``, or a GraphQL document.
+    :ivar target: path and query under ``/rest/v1/``, or a GraphQL document.
     :ivar body: body of a REST request; None for GraphQL.
     :ivar method: method of a REST request; "" for GraphQL.
     """
@@ -423,7 +423,7 @@ REFUSED = [
         headers=_MINIMAL,
     ),
 ]
-"""Requests that Citus does not support: each row of a reference table has many related rows in shards."""
+"""Requests that Citus rejects, because rows of a reference table have many related rows in shards."""
 
 KINDS = [
     *(Kind(f"employee?{each}&order=company_id,id") for each in _FILTERS),

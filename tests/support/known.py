@@ -12,9 +12,9 @@ from support.webhooks import SECRET
 class Target:
     """An endpoint of a campaign.
 
-    :ivar paths: paths of all its URLs, the current one last.
-    :ivar secrets: all its secrets.
-    :ivar steady: whether it is never disabled or deleted, so that it receives every event.
+    :ivar paths: paths of all URLs that the endpoint has had, the current one last.
+    :ivar secrets: all secrets that the endpoint has had.
+    :ivar steady: whether the endpoint is never disabled or deleted, so that it receives every event.
     """
 
     identifier: str
@@ -29,7 +29,7 @@ class Target:
 class Published:
     """An event of a campaign.
 
-    :ivar known: whether it is certain that it was published.
+    :ivar known: whether the event is certain to have been published.
     :ivar targets: IDs of the steady endpoints that existed before it was published.
     """
 

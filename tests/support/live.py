@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 PATIENCE = 60.0
-"""Timeout of expected events, in seconds, suitable for slow machines."""
+"""Seconds to wait for an expected event, even on a slow machine."""
 INTERVAL = 0.05
 
 
@@ -44,7 +44,6 @@ class Event:
 
     @property
     def json(self) -> Any:
-        """The parsed data."""
         return json.loads(self.data)
 
 
@@ -115,14 +114,12 @@ class Stream(Protocol):
             self._waiting.errback(AssertionError("the stream has ended"))
 
     async def event(self, reactor: Any) -> Event:
-        """Wait for the next event."""
         if not self.events:
             self._waiting = defer.Deferred()
             await self._waiting.addTimeout(PATIENCE, reactor)
         return self.events.popleft()
 
     def close(self) -> None:
-        """Disconnect."""
         if not self.has_ended:
             self.transport.loseConnection()
 
@@ -169,7 +166,6 @@ class LiveService:
         self._port: Any = None
 
     async def start(self) -> None:
-        """Connect, load the catalog and listen."""
         await self.part.start()
         assert self.part.apis is not None
         observe = request_observer(RequestMetrics(), "error", lambda _record: None)
@@ -177,7 +173,6 @@ class LiveService:
         self._port = self.reactor.listenTCP(0, self.site, interface="127.0.0.1")
 
     async def stop(self) -> None:
-        """Stop everything."""
         await self._port.stopListening()
         await self.part.drain()
         await self.site.drain(5.0)
@@ -188,12 +183,10 @@ class LiveService:
 
     @property
     def url(self) -> str:
-        """Base URL of the service."""
         return f"http://127.0.0.1:{self._port.getHost().port}"
 
     @property
     def figures(self) -> Any:
-        """Metrics of the live queries."""
         assert self.part.apis is not None
         assert self.part.apis.live is not None
         return self.part.apis.live.figures()
@@ -228,21 +221,18 @@ class LiveService:
         return stream
 
     async def rest(self, target: str, **named: Any) -> Stream:
-        """Request a stream of a REST read."""
         return await self.open(f"/rest/v1/{target}", **named)
 
     async def graphql(self, query: str, **named: Any) -> Stream:
-        """Request a stream of a GraphQL operation."""
         return await self.open("/graphql/v1", {"query": query}, **named)
 
     async def next(self, stream: Stream) -> Event:
-        """Wait for the next event of a stream."""
         return await stream.event(self.reactor)
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            assert time.monotonic() < deadline, f"waited in vain for {what}"
+            assert time.monotonic() < deadline, f"timed out waiting for {what}"
             await task.deferLater(self.reactor, 0.01)
 
 

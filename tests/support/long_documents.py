@@ -13,7 +13,7 @@ grant all on person to anon;
 
 
 def each(text: str, count: int) -> str:
-    """Repeat a template with a number."""
+    """Repeat a template, and replace ``<N>`` with the number of each copy."""
     return " ".join(text.replace("<N>", str(number)) for number in range(count))
 
 

@@ -63,12 +63,11 @@ class Answer:
 
     @property
     def body(self) -> Any:
-        """The parsed body."""
         return json.loads(self.content)
 
     @property
     def data(self) -> Any:
-        """The ``data`` member of a success."""
+        """The ``data`` member of a successful response."""
         assert self.status < 300, self.content
         return self.body["data"]
 
@@ -102,7 +101,7 @@ class Names:
 class Management:
     """The served API; use it through ``managing``.
 
-    :ivar store: its store.
+    :ivar store: the store that the API uses.
     :ivar token: a token of acme with all permissions.
     :ivar operator: an operator token.
     :ivar reason: set to make the API report that webhooks do not work.
@@ -141,20 +140,17 @@ class Management:
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
 
     async def stop(self) -> None:
-        """Stop everything."""
         await self._port.stopListening()
         await self._site.drain(5.0)
         await self.pool.stop()
 
     @property
     def url(self) -> str:
-        """Base URL of the API."""
         return f"http://127.0.0.1:{self._port.getHost().port}"
 
     async def new_token(
         self, organization: str = ACME.organization, permissions: Sequence[Permission] = ALL, **named: Any
     ) -> str:
-        """Create a token."""
         secret = new_token()
         await self.store.directory.create_token(secret, organization, permissions, named.get("expires_at"))
         return secret
@@ -186,11 +182,12 @@ class Management:
         }
         answer = Answer(response.code, received, content)
         if answer.status >= 400 and method != "HEAD":
-            assert answer.refusal in described(method, target), "the description does not have the code"
+            assert answer.refusal in described(method, target), (
+                "the OpenAPI description does not list this error code"
+            )
         return answer
 
     async def create(self, scope: str = ORGANIZATION, **attributes: Any) -> Any:
-        """Create an endpoint and return its record."""
         return (await self.send("POST", f"{scope}/endpoints", endpoint(**attributes))).data
 
     async def delivery(self, scope: str = ORGANIZATION, **attributes: Any) -> str:
@@ -225,7 +222,6 @@ def endpoint(**attributes: Any) -> dict[str, Any]:
 
 
 def document(kind: str, **attributes: Any) -> dict[str, Any]:
-    """Return a document with these attributes."""
     return {"data": {"type": kind, "attributes": attributes}}
 
 

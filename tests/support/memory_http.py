@@ -58,7 +58,6 @@ class Fake:
     received: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Record the request and respond."""
         self.received.append((http, caller))
         reply: Reply = await self.function(http, caller)
         return reply
@@ -68,7 +67,6 @@ class FakeEngine(Fake):
     """A fake GraphQL engine that records the parsed requests."""
 
     async def handle(self, http: Request, caller: Caller) -> Reply:
-        """Parse and record the request, and respond."""
         request = transport.read(http)
         self.received.append((request, caller, http))
         return transport.respond(await self.function(request, caller, http), http)
@@ -84,7 +82,6 @@ class Response:
     body: bytes
 
     def json(self) -> Any:
-        """Decode the body."""
         return json.loads(self.body)
 
 
@@ -98,7 +95,7 @@ class Connection:
         self.lost = False
 
     def send(self, data: bytes) -> None:
-        """Send bytes, and handle a close by the server."""
+        """Send bytes, then close the connection if the server requested it."""
         self.protocol.dataReceived(data)
         self.notice()
 
@@ -122,7 +119,7 @@ class Connection:
         headers: dict[str, str] = {}
         for line in lines:
             name, _, value = line.partition(": ")
-            assert name.lower() not in headers, f"{name} is there twice"
+            assert name.lower() not in headers, f"{name} appears twice"
             headers[name.lower()] = value
         length = int(headers.get("content-length", "0")) if rest else 0
         self.transport.clear()
@@ -189,7 +186,6 @@ def raw(
     *,
     key: str | None = KEY,
 ) -> bytes:
-    """Return the bytes of a request."""
     lines = [f"{method} {target} HTTP/1.1", "Host: api.example.org"]
     lines += [f"{name}: {value}" for name, value in headers]
     if key is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def message(text: str, *values: str | None, types: tuple[str, ...] | None = None, **named: Any) -> Message:
-    """Return a message with one statement, by default as ``anon`` and with slots of type text."""
+    """Return a message with one statement. By default, the role is ``anon`` and all values have type text."""
     bound = Bound(Statement(text, types or ("text",) * len(values)), values)
     fields: dict[str, Any] = {"role": "anon", "settings": (), "statements": (bound,), **named}
     return Message(**fields)

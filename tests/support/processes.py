@@ -1,8 +1,8 @@
 """Ends processes that outlive their test or the run.
 
-A mark in the environment, inherited by children, identifies each process, even a detached one. Run as a
-program, this module waits for the end of the tests' process and then ends the remaining processes; it needs
-only the standard library.
+An environment variable, the mark, identifies the test or run that started a process. Detached processes
+inherit it too. Run as a program, this module waits for the tests' process to exit, and then ends the
+remaining processes. It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 VARIABLE = "STARTED_BY_TEST"
 RUN = uuid4().hex
-"""Marks all processes of this run; it is a prefix of the tests' marks."""
+"""Prefix of the marks of all processes of this run."""
 SETTLE = 60.0
 """Seconds to wait for processes to end on their own."""
 
 _KIND = 20
-"""Number of times that PostgreSQL is asked to end before it is killed."""
+"""Number of times that PostgreSQL is asked to shut down before it is killed."""
 _watchers: list[subprocess.Popen[str]] = []
 
 
 def mark(owner: str = "") -> str:
-    """Mark processes started from now on as belonging to a test or to the run; return the mark."""
+    """Mark processes started from now on as belonging to a test or to the run. Return the mark."""
     os.environ[VARIABLE] = f"{RUN}.{owner}"
     return os.environ[VARIABLE]
 
@@ -52,7 +52,6 @@ def marked(beginning: str, older: frozenset[int] = frozenset()) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -90,9 +89,9 @@ def end(beginning: str) -> None:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Make a watcher process end this run's processes when this one ends."""
+    """Start a watcher process that ends this run's remaining processes when the tests' process exits."""
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    # Without site-packages, its coverage is not measured. In its own session, Ctrl-C does not reach it.
+    # -S prevents coverage from measuring the watcher. A separate session protects the watcher from Ctrl-C.
     command = [sys.executable, "-I", "-S", __file__, RUN]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, text=True, env=environ, start_new_session=True

@@ -27,7 +27,7 @@ _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def installed_proxies() -> list[str]:
-    """Return the installed proxies; skip the test if there is none."""
+    """Return the installed proxies. Skip the test if none is installed."""
     found = [proxy for proxy in ("nginx", "haproxy") if _program(proxy) is not None]
     if not found:
         pytest.skip("needs nginx or haproxy")
@@ -42,7 +42,7 @@ def _program(proxy: str) -> str | None:
 class Proxy:
     """A running proxy.
 
-    :ivar port: its TLS port.
+    :ivar port: TLS port of the proxy.
     """
 
     port: int

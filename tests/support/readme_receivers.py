@@ -72,22 +72,18 @@ class Running:
 
     @property
     def handled(self) -> list[str]:
-        """The IDs of the handled events."""
         return re.findall(r"^(\S+) v1\.project\.paused$", self.text, re.MULTILINE)
 
     @property
     def text(self) -> str:
-        """The output so far."""
         return self._output.read_text("utf-8", "replace")
 
     def answer(self, headers: Mapping[str, str], body: bytes) -> int:
-        """Send a request and return the status of the response."""
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
             connection.request("POST", "/", body, dict(headers))
             return connection.getresponse().status
 
     def end(self) -> None:
-        """Stop the receiver and remove its files."""
         self._process.kill()
         self._process.wait()
         self._script.unlink()

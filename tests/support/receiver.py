@@ -1,4 +1,4 @@
-"""A receiver of deliveries over real sockets whose responses the test chooses."""
+"""A receiver that accepts deliveries over real sockets, and sends responses that the test chooses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class Talk(Protocol):
         self.lost: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Record the connection, and send the greeting."""
         self._receiver.connections.append(self)
         self.write(self._receiver.greeting)
         if not self._receiver.reads:
@@ -48,14 +47,13 @@ class Talk(Protocol):
             transport.pauseProducing()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802 - twisted's name
-        """Parse requests from the received data."""
         self._data += data
         while b"\r\n\r\n" in self._data:
             head, _, rest = self._data.partition(b"\r\n\r\n")
             line, *lines = head.decode("latin-1").split("\r\n")
             pairs = [one.partition(": ")[::2] for one in lines]
             headers = {name.lower(): value for name, value in pairs}
-            assert len(headers) == len(pairs), "a header is there twice"
+            assert len(headers) == len(pairs), "a header appears twice"
             length = int(headers.get("content-length", "0"))
             if len(rest) < length:
                 return
@@ -63,7 +61,6 @@ class Talk(Protocol):
             self._receiver.take(Received(line, headers, rest[:length], self))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Record that the sender disconnected."""
         self.lost.callback(None)
 
     def write(self, data: bytes) -> None:
@@ -82,7 +79,6 @@ class Receiver:
     reads: bool = True
 
     def take(self, request: Received) -> None:
-        """Record a request and respond."""
         self.received.append(request)
         self.answer(request)
 
@@ -98,7 +94,6 @@ class Receiver:
         self.answer = answer
 
     def factory(self) -> Factory:
-        """Return the protocol factory."""
         return Factory.forProtocol(lambda: Talk(self))
 
 
@@ -110,7 +105,7 @@ class Names:
         self.lookups: list[str] = []
 
     async def addresses(self, name: str) -> Sequence[Address]:
-        """Return the next result; an empty one raises ``OSError``."""
+        """Return the next result. Raise ``OSError`` if the result is empty."""
         self.lookups.append(name)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if not answer:
@@ -150,7 +145,6 @@ class World:
         return sender
 
     def end(self) -> None:
-        """Close all receivers and senders."""
         for sender in self._senders:
             sender.close()
         for port in self._ports:
@@ -173,7 +167,6 @@ def attempt(port: int, path: str = "/", scheme: str = "http", **values: Any) -> 
 
 
 async def pause(seconds: float = 0.005) -> None:
-    """Run the reactor for a moment."""
     from twisted.internet import reactor  # noqa: PLC0415 - pytest-twisted chooses it
 
     await deferLater(reactor, seconds)

@@ -24,13 +24,13 @@ ELSEWHERE = "/elsewhere"
 
 
 class Behaviour(StrEnum):
-    """Treatment of received requests."""
+    """How the recorder responds to requests."""
 
     TAKE = "take"
     REFUSE = "refuse"
     HANG = "hang"
     HOLD = "hold"
-    """The response is delayed until the path's behaviour changes."""
+    """Delay the response until the test sets another behaviour for the request's path."""
     RESET = "reset"
     REDIRECT = "redirect"
 
@@ -46,8 +46,8 @@ _RESPONSES = {
 class Recorded:
     """A recorded request.
 
-    :ivar at: monotonic time of its last byte.
-    :ivar behaviour: treatment of the request.
+    :ivar at: monotonic time when the last byte was read.
+    :ivar behaviour: how the recorder responded.
     """
 
     path: str
@@ -63,7 +63,6 @@ class Recorded:
 
     @property
     def event(self) -> Any:
-        """The event envelope."""
         return json.loads(self.body)
 
 
@@ -71,7 +70,7 @@ class Recorded:
 class Recorder:
     """A context manager that listens on every loopback address (127.0.0.2 is a different host).
 
-    :ivar port: its port.
+    :ivar port: listening port.
     """
 
     requests: list[Recorded] = field(default_factory=list)
@@ -79,7 +78,6 @@ class Recorder:
     port: int = 0
 
     def __enter__(self) -> Recorder:
-        """Start listening."""
         self._loop = asyncio.new_event_loop()
         self._talks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -89,18 +87,15 @@ class Recorder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close all connections."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
 
     def of(self, identifier: str) -> list[Recorded]:
-        """Return the requests for an event, in order."""
         return [one for one in list(self.requests) if one.identifier == identifier]
 
     def at(self, path: str) -> list[Recorded]:
-        """Return the requests for a path, in order."""
         return [one for one in list(self.requests) if one.path == path]
 
     def behave(self, behaviour: Behaviour, path: str = HOOK) -> None:
@@ -136,7 +131,6 @@ class Recorder:
         await self._server.wait_closed()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection."""
         talk = asyncio.current_task()
         assert talk is not None
         self._talks.add(talk)
@@ -153,7 +147,7 @@ class Recorder:
                 await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Read and treat a request; return False if the connection ends."""
+        """Read a request and respond; return False if the connection ends."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *lines = head.rstrip().split("\r\n")
         headers = {name.lower(): value for name, _, value in (one.partition(": ") for one in lines)}

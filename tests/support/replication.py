@@ -45,14 +45,13 @@ class Pair:
         return [self.standby, *self.others]
 
     def remove(self) -> None:
-        """Stop all servers and delete their folders."""
         for server in (self.primary, *self.standbys):
             if server in self._gone:
                 (server.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
             server.remove()
 
     def kill_primary(self) -> None:
-        """Kill the primary like a power failure."""
+        """Stop the primary as a power failure would."""
         pids = _processes(self.primary)
         self._gone.add(self.primary)
         for pid in pids:

@@ -1,4 +1,4 @@
-"""Calls for the tests of Python client libraries, and functions that make them with two libraries."""
+"""Makes calls with the Python client libraries ``postgrest`` and ``supabase``."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RESTORE = "select restore()"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a client library with its documented result.
+    """A call to a client library, and its documented result.
 
     :ivar build: builds the request from a client; ``execute`` is called on its result.
     :ivar data: the response's ``data``.
     :ivar count: the response's ``count``.
     :ivar error: the members of the expected ``APIError``.
-    :ivar leaves: SQL that reads the changed rows, and the expected rows.
+    :ivar leaves: SQL that reads the rows after the call, and the rows that it must return.
     """
 
     name: str
@@ -45,17 +45,14 @@ class Call:
 
 
 def ids(*numbers: int) -> list[dict[str, int]]:
-    """Return rows with only an ID."""
     return [{"id": number} for number in numbers]
 
 
 def names(*found: str | None) -> list[dict[str, str | None]]:
-    """Return rows with only a name."""
     return [{"name": name} for name in found]
 
 
 def titles(*found: str) -> list[dict[str, str]]:
-    """Return rows with only a title."""
     return [{"title": title} for title in found]
 
 
@@ -83,7 +80,6 @@ def with_supabase(url: str, build: Callable[[Any], Any], **headers: str) -> Any:
 
 
 LIBRARIES = {"postgrest": with_postgrest, "supabase": with_supabase}
-"""Functions that make a call, by library."""
 
 
 async def make(
@@ -96,7 +92,7 @@ async def make(
     try:
         return await threads.deferToThread(LIBRARIES[library], service.url, build, **headers)
     finally:
-        # After an error the pool checks its connection.
+        # After an error, the pool is busy until it has checked its connection.
         while not service.pool.figures().idle:
             await task.deferLater(reactor, 0.001)
 

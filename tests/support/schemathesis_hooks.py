@@ -1,6 +1,6 @@
 """Replaces generated values that schemathesis cannot know, such as resolvable names and valid payloads.
 
-Only valid values are replaced, so that invalid ones are still sent.
+Only valid values are replaced, so that invalid values are still sent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _make_meaningful(path: str, attributes: dict[str, Any]) -> None:
     headers = attributes.get("custom_headers")
     if isinstance(headers, dict) and len({name.lower() for name in headers}) < len(headers) <= 20:
         attributes["custom_headers"] = {}
-    # Disabled endpoints reject tests and retries, and enabled ones reject tests of unsubscribed types.
+    # Disabled endpoints reject tests and retries, and enabled endpoints reject tests of unsubscribed types.
     if attributes.get("enabled") is False:
         attributes["enabled"] = True
     if path.endswith("/test") and str(attributes.get("type")) in _TYPES:

@@ -68,7 +68,6 @@ class Answer:
 
     @property
     def body(self) -> Any:
-        """The parsed body."""
         return json.loads(self.text)
 
     @property
@@ -111,7 +110,7 @@ class _Everything(Protocol):
 
 
 class _Recorder:
-    """Runs and records messages."""
+    """Passes messages to a pool, and records them."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -133,7 +132,7 @@ class _Recorder:
 class Service:
     """A served project; use it through ``serving``.
 
-    :param tools: whether tools of agents may write, or None for no endpoint of agents.
+    :param tools: whether agents' tools may write; None disables the endpoint for agents.
     """
 
     def __init__(
@@ -196,14 +195,12 @@ class Service:
         self._schemas: dict[tuple[int, str], RoleSchema] = {}
 
     async def start(self) -> None:
-        """Connect, load the catalog and listen."""
         await self._folder.load()
         await self._pool.start()
         await self._watcher.start()
         self._port = self._reactor.listenTCP(0, self._site, interface="127.0.0.1")
 
     async def stop(self) -> None:
-        """Stop everything."""
         await self._port.stopListening()
         await self._site.drain(5.0)
         await self._watcher.stop()
@@ -223,12 +220,10 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Base URL of the service."""
         return f"http://127.0.0.1:{self._port.getHost().port}"
 
     @property
     def catalog(self) -> Catalog:
-        """The current catalog."""
         assert self._watcher.current is not None, self._watcher.error
         return self._watcher.current
 
@@ -244,7 +239,7 @@ class Service:
         return rows
 
     def schema(self, role: str = "anon") -> RoleSchema:
-        """Build the schema of a role, independently of the engine's."""
+        """Build the schema of a role, independently of the engine's schema."""
         key = self.catalog.generation, role
         if key not in self._schemas:
             names = CatalogNames(self.catalog)
@@ -256,12 +251,10 @@ class Service:
         return set(self.entries(role)) - {"node", "heartbeat"}
 
     def fields(self, type_name: str, role: str = "anon") -> dict[str, str]:
-        """Return the fields of a type with their types."""
         found = self.schema(role).object_type(type_name).fields
         return {name: str(field.type) for name, field in found.items()}
 
     def entries(self, role: str = "anon") -> Mapping[str, GraphQLField]:
-        """Return the fields of ``Query`` for a role."""
         query = self.schema(role).schema.query_type
         assert query is not None
         fields: Mapping[str, GraphQLField] = query.fields
@@ -295,26 +288,23 @@ class Service:
         return response.data
 
     async def rows(self, base: str, fields: str = "id", arguments: str = "", **named: Any) -> list[Any]:
-        """Query the collection of a base name, and return its nodes."""
+        """Query the collection of a table by its GraphQL name, such as ``blog``, and return the nodes."""
         arguments = f"({arguments})" if arguments else ""
         query = f"{{ rows: {base}Collection{arguments} {{ edges {{ node {{ {fields} }} }} }} }}"
         return nodes((await self.data(query, **named))["rows"])
 
     async def ids(self, base: str, arguments: str = "", **named: Any) -> list[Any]:
-        """Query the IDs of a collection."""
         return [row["id"] for row in await self.rows(base, "id", arguments, **named)]
 
     async def send(
         self, body: bytes, *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send the bytes of a body and return the response."""
         sent = {"content-type": "application/json", **(headers or {})}
         return await self._exchange("POST", "/graphql/v1", body, role, sent)
 
     async def get(
         self, members: Mapping[str, str], *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send a request by GET and return the response."""
         return await self._exchange("GET", f"/graphql/v1?{urlencode(members)}", None, role, headers or {})
 
     async def rest(
@@ -328,7 +318,7 @@ class Service:
     ) -> Answer:
         """Send a REST request and return the response.
 
-        :param target: path and query below ``/rest/v1/``, unescaped.
+        :param target: path and query under ``/rest/v1/``, unescaped.
         :param body: bytes and text are sent unchanged, other values as JSON.
         """
         sent = dict(headers or {})
@@ -342,13 +332,11 @@ class Service:
     async def console(
         self, name: str, *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Request data of the console."""
         return await self._exchange("GET", f"/console/data/{name}", None, role, headers or {})
 
     async def post(
         self, path: str, body: bytes, *, role: str = "anon", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send a POST request to any path."""
         return await self._exchange("POST", path, body, role, headers or {})
 
     async def read(self, target: str, **named: Any) -> Any:
@@ -385,7 +373,7 @@ class Service:
 
     async def _idle(self) -> None:
         """Wait until the pool is idle."""
-        # After an error the pool checks its connection; a concurrent request would start a timer.
+        # After an error, the pool checks its connection. A request would wait in the meantime, with a timer.
         while not self._pool.figures().idle:
             await task.deferLater(self._reactor, 0.001)
 
@@ -418,9 +406,9 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 @contextmanager
 def serving(reactor: Any, database: Database, **project: Any) -> Iterator[Service]:
-    """Serve a database; keyword arguments are project settings.
+    """Serve a database. Keyword arguments are project settings.
 
-    By default the pool has one connection, so that a module's fixture opens none during a test.
+    By default, the pool has one connection, opened before the first test, so no test opens a connection.
     """
     service = Service(reactor, database, **project)
     run(service.start())
@@ -431,5 +419,4 @@ def serving(reactor: Any, database: Database, **project: Any) -> Iterator[Servic
 
 
 def nodes(connection: Any) -> list[Any]:
-    """Return the nodes of a connection."""
     return [edge["node"] for edge in connection["edges"]]

@@ -1,4 +1,4 @@
-"""Statement slots whose source is the value itself."""
+"""Statement slots with any hashable value as their source, for tests of the algebra."""
 
 from __future__ import annotations
 
@@ -9,5 +9,4 @@ from dataapi.sql.algebra import Parameter, SlotSource
 
 
 def parameter(source: Hashable, type_: str = "unknown") -> Parameter:
-    """Return a slot that is identified by its source."""
     return Parameter(cast("SlotSource", source), type_)

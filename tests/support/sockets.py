@@ -47,7 +47,6 @@ class Client(Protocol):
         self.transport.write(data)
 
     def abort(self) -> None:
-        """Reset the connection."""
         self.ended.addErrback(lambda _: self.received)
         self.transport.abortConnection()
 
@@ -68,7 +67,6 @@ class Served:
         self.port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
 
     async def connect(self, data: bytes = b"") -> Client:
-        """Connect and send data."""
         creator = ClientCreator(self._reactor, Client)
         client: Client = await creator.connectTCP("127.0.0.1", self.port.getHost().port)
         client.send(data)
@@ -100,5 +98,4 @@ async def talk(reactor: Any, web: Web, data: bytes, leave: Deferred[None] | None
 
 
 def statuses(received: bytes) -> list[int]:
-    """Return the statuses of the responses."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", received)]

@@ -1,4 +1,4 @@
-"""Modules that a daemon does not import before they are used, because imports take most of its start."""
+"""Modules that a daemon must not import at startup, because imports take most of the startup time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Algebra statements run on a database of films; the source of each parameter is its value."""
+"""Runs algebra statements on a database of films. The source of each parameter is the parameter's value."""
 
 from __future__ import annotations
 
@@ -150,6 +150,5 @@ def with_literals(cursor: Any, statement: Statement, values: Sequence[object]) -
 
 
 def make_films(server: Server) -> Films:
-    """Create a database of films."""
     database = server.create_database(SCHEMA)
     return Films(database, load_catalog(database.uri))

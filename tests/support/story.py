@@ -1,6 +1,6 @@
 """Runs the blocks of a document from top to bottom, as a reader pastes them into a shell.
 
-Programs that a document installs exist already, and commands that start the daemon use free ports.
+Programs that a document installs are already installed, and commands that start the daemon use free ports.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PGHOST={host} PGUSER=postgres exec "$@"
 
 
 class Story:
-    """A reader's shell and the programs started in it; use it as a context manager.
+    """A context manager with a shell that runs a document's commands, and the programs that they start.
 
-    :ivar receiver: started by the first command that contains its port, like the daemon.
+    :ivar receiver: receiver of webhooks, started before the first command that uses its port.
     :ivar said: the JSON documents printed by the last curl command, or the text if its output is shown in
         full.
     """
@@ -68,7 +68,7 @@ class Story:
 
     @classmethod
     def on_debian(cls, folder: Path, server: Server) -> Story:
-        """Return a story for administrators of a server without the API's roles and the database ``app``."""
+        """Return a story that starts without the API's roles and the database ``app``, as on a new server."""
         server.admin.execute("drop database if exists app with (force)")
         server.admin.execute(removal_sql(webhooks=True))
         programs = folder / "bin"
@@ -82,7 +82,6 @@ class Story:
         return made
 
     def __enter__(self) -> Story:
-        """Return the story without starting anything."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,7 +122,7 @@ class Story:
         self._run(f"{command} {file.name}", after)
 
     def _run(self, script: str, after: Block) -> None:
-        """Run a script until it prints the documented output, if there is any."""
+        """Run a script. If its output is documented, repeat the script until it prints this output."""
         shown = after if after.language in ("json", "text") else None
         try:
             wait_for(lambda: self._shell(script, shown), script)
@@ -160,7 +159,7 @@ class Story:
             wait_for(lambda: self.daemon.admin("GET", "/ready").json["webhooks"]["ready"], "webhooks")
 
     def _shell(self, script: str, shown: Block | None) -> bool:
-        """Run a script that keeps its variables; return whether it prints the documented output."""
+        """Run a script, save its variables, and return whether its output is as documented."""
         script = "\n".join(line for line in script.splitlines() if not _INSTALLS.match(line))
         script = self._here(script)
         saved = self.folder / "environment"
@@ -195,7 +194,7 @@ class Story:
 
 
 def _documents(text: str) -> list[Any]:
-    """Parse consecutive JSON documents in an output."""
+    """Parse consecutive JSON documents."""
     found, decoder, rest = [], json.JSONDecoder(), text.strip()
     while rest:
         document, end = decoder.raw_decode(rest)

@@ -1,4 +1,4 @@
-"""Programs at a pseudo-terminal of 200 columns."""
+"""Runs programs in a pseudo-terminal with 200 columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS, _COLUMNS = 50, 200
 
 
 class Terminal:
-    """A context manager that runs a program at a terminal."""
+    """A context manager that runs a program in a terminal."""
 
     def __init__(self, words: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) -> None:
         self._ours, its = pty.openpty()
@@ -40,26 +40,24 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End the program if it is running."""
         os.close(self._ours)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
 
     def type(self, text: str) -> None:
-        """Type a text."""
         os.write(self._ours, text.encode())
 
     def read_to(self, mark: str) -> str:
-        """Return the output up to a new occurrence of a mark."""
+        """Return the output up to the next occurrence of ``mark``."""
         deadline = time.monotonic() + PATIENCE
         while mark not in self.text:
-            assert self._read(deadline), f"waited in vain for {mark!r}: {self.text!r}"
+            assert self._read(deadline), f"timed out waiting for {mark!r}: {self.text!r}"
         shown, _, self.text = self.text.partition(mark)
         return shown
 
     def read_all(self) -> str:
-        """Return the output until the program ends, with normalized line ends."""
+        """Return the output until the program ends, with normalized line endings."""
         deadline = time.monotonic() + PATIENCE
         while self._read(deadline):
             pass
@@ -80,7 +78,7 @@ class Terminal:
 def at_terminal(
     words: Sequence[str], *, cwd: Path, environ: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Run a program at a terminal; return its exit status and output."""
+    """Run a program in a terminal; return its exit status and output."""
     with Terminal(words, cwd=cwd, environ={**os.environ, "TERM": "xterm", **(environ or {})}) as terminal:
         shown = terminal.read_all()
         return terminal.process.returncode, shown

@@ -1,7 +1,7 @@
 """Texts for people: docstrings, comments, messages and documentation.
 
 ``PYTHONPATH=tests python -m support.texts PATH [PATH ...]`` prints the texts of files and folders, and
-``--sample 60`` prints 60 random ones, for a review by a newcomer.
+``--sample 60`` prints 60 random texts for a review.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ class Text:
     text: str
 
     def __str__(self) -> str:
-        """Return one line for reviews and failures."""
         return f"{self.path}:{self.line}: {self.kind}: {' '.join(self.text.split())}"
 
 
 def texts(*paths: Path) -> Iterator[Text]:
-    """Yield the texts of Python, Markdown and SQL files and folders."""
+    """Yield the texts in Python, Markdown and SQL files. A path can be a file or a folder."""
     for path in paths:
         found = path.rglob("*") if path.is_dir() else [path]
         files = sorted(file for file in found if file.suffix in _READERS)

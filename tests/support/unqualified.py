@@ -1,6 +1,7 @@
-"""Finds operators and functions in SQL that have no schema, so that PostgreSQL uses the search path.
+"""Finds operators and functions that SQL does not qualify with a schema.
 
-Otherwise anyone who can create objects in an exposed schema could run code as other callers.
+PostgreSQL finds these through the search path, so anyone who can create objects in an exposed schema could
+run code as other callers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _TOKEN = re.compile(
 _OWN_OBJECTS_ONLY = re.compile(
     r"set_config\('search_path','pg_catalog',true\)|set local search_path = pg_catalog;",
 )
-"""Prefix of SQL with a search path that contains only PostgreSQL's own objects."""
+"""Prefix of SQL that restricts the search path to PostgreSQL's own objects."""
 
 _WORDS = """
 all analyze and any array as by coalesce conflict distinct else elsif except execute exists explain filter
@@ -43,11 +44,11 @@ from greatest having if in intersect into join key lateral least limit materiali
 or over partition prepare returning row select set some then union values when where within
 """
 _BEFORE_PARENTHESIS = frozenset(_WORDS.split())
-"""Keywords that are not functions before a parenthesis."""
+"""Keywords that can precede a parenthesis without being a function call."""
 _BEFORE_LIST = frozenset({"as", ",", "with", "recursive", ")", "prepare", "execute"})
-"""Tokens before a name with a list of columns, types or values."""
+"""Tokens that precede a name with a list of columns, types or values, not a function call."""
 _HIDDEN = frozenset({"between", "ilike", "like", "natural", "nullif", "overlaps", "similar", "using"})
-"""Keywords that use an operator or function of the search path, because they name no schema."""
+"""Keywords that PostgreSQL translates to operators or functions found through the search path."""
 _ENDS_ASSIGNMENTS = frozenset({";", "from", "returning", "where"})
 
 
@@ -62,7 +63,7 @@ def unqualified(sql: str) -> list[str]:
 class Watch:
     """Checks the SQL that the daemon and its commands send in this process.
 
-    :ivar found: problems since the last call of ``taken``.
+    :ivar found: problems since the last call to ``taken``.
     """
 
     def __init__(self) -> None:
@@ -78,7 +79,6 @@ class Watch:
                 self._clean.add(hash(sql))
 
     def taken(self) -> list[str]:
-        """Return and reset the problems."""
         found, self.found = self.found, []
         return found
 
@@ -161,7 +161,7 @@ def _found(tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _is_no_operator(text: str, before: tuple[str, str], after: tuple[str, str]) -> bool:
-    """Whether a token is ``*`` for all columns or rows, or the sign of a number."""
+    """Whether a token is not an operator: a ``*`` that means all columns or rows, or a number's sign."""
     begins = before[0] in ("word", "operator") or before[1] in ("(", ",", "", "=>")
     return (text == "*" and (begins or after[1] == "from")) or (
         text == "-" and begins and after[0] == "value"

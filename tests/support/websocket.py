@@ -1,4 +1,4 @@
-"""A WebSocket client that sends and receives messages of GraphQL."""
+"""A WebSocket client that sends and receives GraphQL messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 PATIENCE = 60.0
-"""Timeout of expected messages, in seconds, suitable for slow machines."""
+"""Seconds to wait for an expected message, even on a slow machine."""
 
 SUBPROTOCOL = "graphql-transport-ws"
 SWITCHING_PROTOCOLS = 101
@@ -55,7 +55,7 @@ class SocketClient(Protocol):
         self._waiting: Deferred[None] | None = None
 
     def begin(self, headers: Sequence[tuple[str, str]]) -> None:
-        """Send the handshake, with other values of its headers or additional headers."""
+        """Send the handshake. The headers replace default headers of the same names."""
         request = self._protocol.connect()
         for name, value in headers:
             request.headers.pop(name, None)
@@ -112,14 +112,12 @@ class SocketClient(Protocol):
         await self._waiting.addTimeout(PATIENCE, self.reactor)
 
     async def accepted(self) -> SocketClient:
-        """Wait for the response to the handshake."""
         while not self.status:
             assert not self.has_ended, "disconnected before the handshake"
             await self.change()
         return self
 
     async def next(self) -> Any:
-        """Wait for the next message."""
         while not self.received:
             assert not self.has_ended, f"the connection has ended: {self.closed}"
             await self.change()

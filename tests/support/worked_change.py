@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """A code block of the page.
+    """A code block on the page.
 
     :ivar kind: ``diff``, ``sh``, or ``message`` for the commit message.
-    :ivar failures: lines that a command prints when it fails, "" if it succeeds.
+    :ivar failures: lines that a failing command prints; empty if the command succeeds.
     """
 
     kind: str
@@ -23,7 +23,6 @@ class Step(NamedTuple):
 
 
 def steps(page: str) -> Iterator[Step]:
-    """Yield the steps of a page in order."""
     blocks = documents.blocks(documents.read(page))
     for block, after in zip(blocks, [*blocks[1:], None], strict=True):
         shows_failures = after is not None and after.text.startswith("FAILED")

@@ -16,7 +16,7 @@ yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
 
 def hooks() -> dict[str, dict[str, Any]]:
-    """Return the hooks of pre-commit by name."""
+    """Return the pre-commit hooks by ID."""
     [repository] = yaml.safe_load(documents.read(".pre-commit-config.yaml"))["repos"]
     assert repository["repo"] == "local", "checks need no other repository"
     return {hook["id"]: hook for hook in repository["hooks"]}
@@ -32,7 +32,7 @@ def test_hooks_run_the_checks_of_make() -> None:
 
 
 def is_accepted(message: str) -> bool:
-    """Return whether the hook of commit messages accepts one, as pre-commit matches it."""
+    """Return whether the pre-commit hook for commit messages accepts a message."""
     hook = hooks()["message"]
     assert hook["args"] == ["--multiline", "--negate"]
     return re.search(hook["entry"], message, re.MULTILINE | re.DOTALL) is not None
@@ -70,7 +70,7 @@ def test_workflow_only_runs_the_checks_of_any_machine() -> None:
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
 
 
-def test_issue_template_asks_for_what_reproduces_a_bug() -> None:
+def test_bug_template_asks_for_everything_needed_to_reproduce() -> None:
     text = documents.read(".github/ISSUE_TEMPLATE/bug.md")
     head = yaml.safe_load(text.split("---\n")[1])
     assert head.keys() >= {"name", "about"}
@@ -92,9 +92,9 @@ def test_first_issues_name_existing_files_and_missing_features() -> None:
     issues = [documents.chapter(page, title) for title in re.findall("^## (.*)$", page, re.MULTILINE)]
     assert issues
     for issue in issues:
-        labels = re.findall(r"^- (\w+): ", issue, re.MULTILINE)
-        assert labels == ["Begin", "Test", "Done", "Missing"], issue
+        labels = re.findall(r"^- ([\w ]+): ", issue, re.MULTILINE)
+        assert labels == ["Start with", "Test", "Done", "Missing"], issue
         for path in re.findall(r"`((?:daemon|docs|tests|etc)/[\w./-]*)`", issue):
             assert (documents.ROOT / path).exists(), path
         [(missing, file)] = re.findall(r"Missing: `(.+)` in `(.+)`$", issue, re.MULTILINE)
-        assert missing not in documents.read(file), f"{missing} exists: remove the issue"
+        assert missing not in documents.read(file), f"{missing} exists: remove the issue from the page"

@@ -25,17 +25,17 @@ MANIFEST = "etc/kubernetes/dataapi.yaml"
 CHART = documents.ROOT / "packaging" / "helm" / "dataapi"
 KINDS = {"ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
 MAX_STOP_TIME = 40
-"""Maximum duration of a stop in addition to shutdown-delay, in seconds (etc/dataapi.ini)."""
+"""Maximum seconds that a stop takes in addition to shutdown-delay (etc/dataapi.ini)."""
 SECRETS = {
     "db-uri": "postgresql://authenticator@db.internal/app",
-    "jwt-secret": "a secret of this test, 32 characters and more",
+    "jwt-secret": "a secret for this test, 32 characters or more",
     "publishable-keys": "sb_publishable_1",
     "secret-keys": "sb_secret_1",
 }
 
 
 def helm(*words: str, values: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Run helm with the chart; skip the test if it is not installed."""
+    """Run helm with the chart, or skip the test if helm is not installed."""
     return _helm(words, json.dumps(values))
 
 
@@ -49,7 +49,7 @@ def _helm(words: tuple[str, ...], values: str) -> subprocess.CompletedProcess[st
 
 
 def rendered(**values: Any) -> list[dict[str, Any]]:
-    """Return the objects of the chart."""
+    """Render the chart and return its objects."""
     yaml = pytest.importorskip("yaml")
     given = {"image": {"repository": "registry.example.org/dataapi"}, "secret": {"existing": "dataapi"}}
     done = helm("template", "dataapi", values=given | values)
@@ -68,7 +68,7 @@ def objects(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def load_environment(environ: Mapping[str, str], folder: Path) -> Settings:
-    """Return the settings of an environment, with its secrets in ``folder``."""
+    """Return the settings from environment variables, with secrets as files in ``folder``."""
     for name, value in SECRETS.items():
         (folder / name).write_text(value)
     environment = {
@@ -89,7 +89,7 @@ def test_objects_are_valid_for_kubernetes(version: str, objects: dict[str, Any])
 def test_configuration_is_valid_for_the_daemon(
     objects: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Secrets have the file names that ``dataapi init`` writes."""
+    """The secrets' files have the names that ``dataapi init`` writes."""
     monkeypatch.chdir(tmp_path)
     environ = objects["ConfigMap"]["data"]
     settings = load_environment(environ, tmp_path)
@@ -175,7 +175,7 @@ EVERYTHING: dict[str, Any] = {
     "serviceMonitor": {"enabled": True},
     "autoscaling": {"enabled": True},
 }
-"""Values that turn all options of the chart on."""
+"""Values that enable all options of the chart."""
 
 
 def test_chart_with_all_options_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,13 +239,13 @@ def test_chart_with_one_replica_does_not_block_drains() -> None:
 
 
 def test_values_of_the_chart_are_used_checked_and_documented() -> None:
-    """Needs no helm: compares values.yaml with the templates, the schema and the chart's README."""
+    """Compares values.yaml with the templates, the schema and the chart's README, without helm."""
     yaml = pytest.importorskip("yaml")
     values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
     templates = "".join(path.read_text("utf-8") for path in (CHART / "templates").iterdir())
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))["properties"]
     documented = set(re.findall(r"^\| `([\w.]+)` \|", (CHART / "README.md").read_text("utf-8"), re.MULTILINE))
-    # Tables that a user fills, such as resources, are one value.
+    # Objects that users fill in, such as resources, are documented as one value.
     grouped = {name for name, each in schema.items() if "properties" in each}
     leaves = {
         leaf

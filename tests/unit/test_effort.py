@@ -1,4 +1,4 @@
-"""Effort counts only the work of the tested code."""
+"""``Effort`` counts only the work of the tested code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md: imports go down, and pure modules have no side effects."""
+"""Modules import only lower layers (docs/architecture.md), and pure modules have no side effects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "daemon" / "dataapi"
 
-# From bottom to top; packages on the same line do not import each other.
+# Layers from bottom to top. Packages on the same line do not import each other.
 LAYERS = """
     concurrency  settings
     http
@@ -25,7 +25,7 @@ LAYERS = """
     cli  tap  testing
 """
 
-# Modules that use the reactor, the network, the clock or random numbers; all others are pure.
+# Modules that use the reactor, the network, the clock or random numbers. All other modules are pure.
 INPUT_AND_OUTPUT = {
     "auth": "published_keys transaction",
     "catalog": "reflect watcher",
@@ -116,7 +116,7 @@ def tree_of(module: str) -> ast.Module:
 
 @cache
 def imports_of(module: str, *, for_types: bool = True) -> frozenset[str]:
-    """Return a module's imports; modules of the product by their name within ``dataapi``."""
+    """Return a module's imports. The names of our modules do not contain ``dataapi.``."""
     names = imported(tree_of(module), for_types=for_types)
     return frozenset(name.removeprefix("dataapi.") for name in names)
 
@@ -151,7 +151,7 @@ def test_imports_are_not_circular() -> None:
     imports = {module: _imports_at_top(module) for module in MODULES}
     while imports:
         lowest = [module for module, names in imports.items() if names.isdisjoint(imports)]
-        assert lowest, f"circular imports among these modules: {', '.join(sorted(imports))}"
+        assert lowest, f"circular imports of these modules: {', '.join(sorted(imports))}"
         for module in lowest:
             del imports[module]
 
@@ -163,7 +163,7 @@ def _imports_at_top(module: str) -> set[str]:
     }
 
 
-# TLS clients of Twisted and treq, with their own certificate checks.
+# TLS clients of Twisted and treq that do not use our certificate checks.
 UNVERIFIED_TLS = {
     "BrowserLikePolicyForHTTPS",
     "CertificateOptions",

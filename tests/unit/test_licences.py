@@ -1,4 +1,4 @@
-"""Licences and notices of shipped code, and tests of the security model's promises."""
+"""Licences and notices of shipped code. The security model's promises are tested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTICE = re.compile(r"^## (\S+) - (\S+) \((.+)\)$", re.MULTILINE)
 
 
 def _locked() -> dict[str, set[str]]:
-    """Return the versions of each package in the console's lock file."""
+    """Return the locked versions of each package of the console."""
     versions: dict[str, set[str]] = {}
     for path, package in json.loads((CONSOLE / "package-lock.json").read_text("utf-8"))["packages"].items():
         if path:
@@ -39,7 +39,7 @@ def test_every_library_of_the_console_has_a_notice() -> None:
     for pattern in ("*.ts", "*.tsx", "*.css"):
         for file in (CONSOLE / "src").rglob(pattern):
             imported |= set(IMPORT.findall(file.read_text("utf-8")))
-    # The console also displays example programs with other imports.
+    # Example programs in the console's source import packages that are not shipped.
     imported &= _locked().keys()
     noticed = {name for name, _version, _licence in NOTICE.findall(NOTICES.read_text("utf-8"))}
     assert {"react", "graphiql"} <= imported
@@ -52,7 +52,7 @@ def test_licences_of_the_console_require_only_a_notice() -> None:
 
 
 def test_every_promise_of_the_security_model_has_a_test() -> None:
-    """See the table in docs/security.md, How each promise is tested."""
+    """The tests are listed in docs/security.md, How each promise is tested."""
     table = documents.chapter(documents.read("docs/security.md"), "How each promise is tested")
     rows = re.findall(r"^\| (?!Promise|---)(.*?) \| (.*?) \|$", table, re.MULTILINE)
     assert len(rows) > 20

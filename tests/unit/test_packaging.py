@@ -42,14 +42,14 @@ def test_listed_packages_match_the_source_tree() -> None:
 
 
 def test_every_package_has_an_init_file_except_twisted_plugins() -> None:
-    """``twisted/plugins`` must remain part of Twisted's package."""
+    """``twisted/plugins`` must remain a part of Twisted's package."""
     for name in _listed_packages() - {"twisted.plugins", "dataapi.plugins"}:
         assert (ROOT / "daemon" / Path(*name.split(".")) / "__init__.py").is_file(), name
     assert not list((ROOT / "twisted").rglob("__init__.py"))
 
 
 def test_new_modules_can_be_imported_without_another_installation() -> None:
-    """The folder daemon/ is on Python's path, so it contains nothing that the wheel lacks."""
+    """Python's path contains daemon/, so all files in daemon/ must be in the wheel."""
     assert Path(dataapi.__path__[0]) == SOURCES["dataapi"]
     others = [file.name for file in (ROOT / "daemon").iterdir() if file != SOURCES["dataapi"]]
     assert [name for name in others if not name.endswith(".egg-info")] == []
@@ -136,7 +136,7 @@ def test_compose_starts_the_service_after_the_database() -> None:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build both distributions in a clone of the last commit, or in a copy if there is no git repository."""
+    """Build both distributions in a clone of the last commit, or in a copy of a tree without git."""
     pytest.importorskip("setuptools", reason="setuptools is not installed, nothing can be built")
     tree = tmp_path_factory.mktemp("build") / "clone"
     if (ROOT / ".git").exists() and shutil.which("git") is not None:
@@ -165,7 +165,7 @@ def _build(tree: Path) -> None:
 
 
 def test_builds_of_the_same_commit_are_identical(distributions: tuple[Path, Path], tmp_path: Path) -> None:
-    # tarfile's filter for trusted archives differs between Python versions.
+    # Not tarfile, because its filter for trusted archives differs between Python versions.
     subprocess.run(["tar", "-xzf", str(distributions[0]), "-C", str(tmp_path)], check=True)
     [unpacked] = tmp_path.iterdir()
     for file in unpacked.rglob("*"):
@@ -233,7 +233,7 @@ def test_source_distribution_has_files_for_operators_and_packagers(
 
 
 def test_installed_wheel_provides_its_commands(distributions: tuple[Path, Path], tmp_path: Path) -> None:
-    """The commands must import modules of the wheel, not of the source tree."""
+    """The commands must import the wheel's modules, not those of the source tree."""
     target = tmp_path / "installed"
     with zipfile.ZipFile(distributions[1]) as wheel:
         wheel.extractall(target)

@@ -1,4 +1,4 @@
-"""Texts avoid habits that make readers stop; CONTRIBUTING.md has the rules."""
+"""Texts avoid habits that make readers stop. CONTRIBUTING.md contains the rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST_WORDS = r"^(Of|By|Between|From|For|In|On|With|Without|To|At|As|Those|What|
 TWO_SPACES = r"[a-z`)][.!?:]  [A-Z`]"
 FOLDERS = ["daemon", "docs", "packaging", "plugins", ".", "tests"]
 ALLOWED: set[tuple[str, str]] = set()
-"""Texts with a habit that must stay: path and part of the text."""
+"""Texts that may contain a habit: the path and a part of the text."""
 
 
 def faults(text: Text) -> list[str]:

@@ -1,4 +1,4 @@
-"""SBOMs, licences and checks of the files of a release (packaging/)."""
+"""SBOMs, licences and checks of a release's files (packaging/)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SITE = "lib/python3.11/site-packages"
 NOTICES = documents.ROOT / "daemon" / "dataapi" / "web" / "console" / "assets" / "NOTICES.txt"
 LOCKED = dict(re.findall(r"^([\w.-]+)==(\S+)", documents.read("requirements.lock"), re.MULTILINE))
 PYTHONS = (11, 13)
-"""Minor versions of Python in the image, and in Debian 12 and 13."""
+"""Minor versions of Python 3 in the image and in Debian 12 and 13."""
 GLIBC = 36
 """Minor version of glibc 2 in Debian 12."""
 
 
 def distribution(name: str, version: str, tag: str = "py3-none-any", **more: str) -> dict[str, str]:
-    """Return the metadata files of a distribution by path. ``more`` are further header fields."""
+    """Return the metadata files of a distribution by path. ``more`` contains additional header fields."""
     folder = f"{name.replace('-', '_')}-{version}.dist-info"
     header = {"Name": name, "Version": version, "License_Expression": "MIT"} | more
     lines = [f"{field.replace('_', '-')}: {value}\n" for field, value in header.items()]
@@ -70,7 +70,7 @@ def write_wheel(folder: Path, files: Mapping[str, str], tag: str = "py3-none-any
 
 
 def write_package(folder: Path, files: Mapping[str, str]) -> Path:
-    """Write a Debian package; skip the test if dpkg is not installed."""
+    """Write a Debian package, or skip the test if dpkg is not installed."""
     program = shutil.which("dpkg-deb")
     if program is None:
         pytest.skip("dpkg is not installed")
@@ -107,7 +107,7 @@ def write_image(folder: Path, layers: Iterable[Mapping[str, str]], **configurati
 
 
 def read_sbom(file: Path) -> dict[str, Any]:
-    """Write the SBOM of a file and return it, with the components by purl."""
+    """Write the SBOM of a file and return the SBOM and its components by purl."""
     document = json.loads(sbom.write(file).read_text("utf-8"))
     return {**document, "components": {each["purl"]: each for each in document["components"]}}
 
@@ -232,7 +232,7 @@ def test_checks_accept_complete_files(tmp_path: Path) -> None:
     path.unlink()
     assert list(checks.problems(tmp_path)) == [
         f"{file.name}: the SBOM is missing",
-        "SHA256SUMS: the checksums are not those of the files",
+        "SHA256SUMS: the checksums do not match the files",
     ]
 
 
@@ -322,13 +322,13 @@ def test_licence_expressions_are_evaluated(name: str, expression: str, accepted:
 
 
 def installed() -> list[components.InstalledDistribution]:
-    """Return the locked libraries that the tests run with, whatever their version."""
+    """Return the locked libraries as installed in the tests' environment, in any version."""
     found = components.distributions(components.read_environment(Path(sysconfig.get_path("purelib"))))
     return [each for each in found if each.name in LOCKED]
 
 
 def test_licences_of_all_python_libraries_are_accepted() -> None:
-    """The image and the Debian package contain them."""
+    """The image and the Debian package contain the libraries."""
     found = installed()
     missing = LOCKED.keys() - {each.name for each in found}
     if missing:
@@ -341,7 +341,7 @@ def test_licences_of_all_python_libraries_are_accepted() -> None:
 def test_debian_copyright_file_has_a_paragraph_for_each_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """See Debian's machine-readable copyright format 1.0."""
+    """The format is Debian's machine-readable copyright format 1.0."""
     found = installed()
     site = tmp_path / SITE
     (site / components.NOTICES).parent.mkdir(parents=True)
@@ -368,7 +368,7 @@ def test_debian_copyright_file_has_a_paragraph_for_each_library(
 
 
 def fields(paragraph: str) -> dict[str, str]:
-    """Return the fields of a paragraph, and check its form."""
+    """Return the fields of a paragraph after checking its syntax."""
     found = re.findall(r"^([A-Z][\w-]*): (.*(?:\n .*)*)", paragraph, re.MULTILINE)
     assert "\n".join(f"{name}: {value}" for name, value in found) == paragraph
     assert len(dict(found)) == len(found)
@@ -379,7 +379,7 @@ def test_missing_build_tools_are_named_before_the_package_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deb, "BUILD_PATH", str(tmp_path))
-    monkeypatch.setattr(deb, "build", lambda _folder: pytest.fail("the build started"))
+    monkeypatch.setattr(deb, "build", lambda _folder: pytest.fail("the build was started"))
     expected = "The Debian package cannot be built: install debhelper dpkg-dev python3-venv with apt-get."
     with pytest.raises(SystemExit, match=re.escape(expected)):
         deb.package(tmp_path)
@@ -411,7 +411,7 @@ def test_all_locked_libraries_have_wheels_for(architecture: str, python: int) ->
 
 
 def runs(tag: str, architecture: str, python: int) -> bool:
-    """Whether a wheel with a tag can be installed on Debian 12 or later."""
+    """Return whether a wheel with this tag can be installed on Debian 12 or later."""
     interpreter, abi, platform = tag.split("-")
     if interpreter in {"py3", f"py3{python}"}:
         fits = abi == "none"
@@ -456,7 +456,7 @@ def test_workflow_only_builds_with_make_release() -> None:
     commands = "\n".join(step.get("run", "") for step in steps)
     assert not re.search(r"^\s*(pip|docker|buildah|dpkg|python)", commands, re.MULTILINE)
     actions = [step["uses"] for step in steps if "uses" in step]
-    # A tag can be moved to another commit.
+    # Tags can be moved to other commits.
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions)
     described = [step["with"] for step in steps if step.get("uses", "").startswith("actions/attest@")]
     assert {"subject-checksums": "dist/SHA256SUMS"} in described

@@ -1,4 +1,4 @@
-"""The documentation's site: built without warnings, self-contained and with valid links."""
+"""The documentation site is built without warnings, is self-contained and has valid links."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 REQUIRED = ("sphinx", "myst_parser", "furo")
 LOADED_BY_TEXT = re.compile(r"""(?:\burl\(|@import|\bfrom|\bimport\(?)\s*["']?((?:https?:)?//[^\s"')]+)""")
-"""External URLs that style sheets and scripts load."""
+"""Matches external URLs that style sheets and scripts load."""
 
 
 class Page(HTMLParser):
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site as ``make docs`` does. Warnings are errors."""
     if any(find_spec(name) is None for name in REQUIRED):
-        pytest.skip("the extra docs is not installed")
+        pytest.skip("the extra 'docs' is not installed")
     built = tmp_path_factory.mktemp("site")
     command = ["-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--conf-dir", "docs"]
     done = subprocess.run(
@@ -162,14 +162,14 @@ SEARCHES = {
     "timeouts": "docs/database",
     "multi-tenant": "docs/guides/recipes",
 }
-"""Search terms and the page that each should find."""
+"""The page that each search term should find."""
 
 
 @pytest.mark.parametrize("term", SEARCHES)
 def test_search_finds_the_page(term: str, site: Path, page: tuple[BrowserPage, list[str]]) -> None:
     tab, _ = page
     tab.goto(f"{(site / 'search.html').as_uri()}?{urlencode({'q': term})}")
-    # The summary appears once all results are listed.
+    # The summary appears after all results have been listed.
     tab.locator("#search-results p.search-summary", has_text="found").wait_for()
     links = tab.locator("#search-results ul.search > li > a")
     pages = [str(link.get_attribute("href")).partition(".html")[0] for link in links.all()[:3]]

@@ -1,4 +1,4 @@
-"""Rules that all tests follow so that they pass on every machine."""
+"""Rules for all tests, so that they pass on every machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = TESTS.parent
 
 
 def test_modules_check_for_extensions_before_creating_them() -> None:
-    """``Server.require`` skips a test; ``Server.has`` lets it adapt."""
+    """``Server.require`` skips a test without the extension. Tests can also use ``Server.has``."""
     for file in TESTS.rglob("*.py"):
         text = file.read_text("utf-8")
         for name in set(re.findall(r"create extension (\w+)", text)):
@@ -25,7 +25,7 @@ def test_modules_check_for_extensions_before_creating_them() -> None:
 
 
 def test_no_assertion_is_about_elapsed_time() -> None:
-    """A busy machine is slow. Use ``support.effort`` or count instead."""
+    """A busy machine is slow. Tests use ``support.effort`` or counts instead."""
     measured = re.compile(r"assert \w+\.(monotonic|perf_counter|time|process_time|seconds)\(\) - \w+ <.*")
     for file in TESTS.rglob("test_*.py"):
         match = measured.search(file.read_text("utf-8"))
@@ -33,7 +33,7 @@ def test_no_assertion_is_about_elapsed_time() -> None:
 
 
 def test_documents_with_programs_are_run_by_a_test() -> None:
-    """New pages are added to the lists in ``tests/run``."""
+    """The lists of pages in ``tests/run`` must contain every page with programs."""
     folders = [TESTS / name for name in ("run", "pg", "fresh")]
     tests = "".join(file.read_text("utf-8") for folder in folders for file in folder.rglob("*.py"))
     for name in documents.names():

@@ -29,7 +29,7 @@ from support.unqualified import unqualified
     ],
 )
 def test_unqualified_names_are_detected(sql: str) -> None:
-    """Some keywords imply an operator that PostgreSQL looks up in the search path."""
+    """Some keywords use an operator that PostgreSQL looks up in the search path."""
     assert unqualified(sql)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def failures() -> Iterator[list[LogEvent]]:
-    """Collect logged failures with their request IDs."""
+    """Collect logged failures, with their request IDs."""
     found: list[LogEvent] = []
 
     @implementer(ILogObserver)

@@ -35,11 +35,9 @@ class DaemonControl:
         self.reload_began: Deferred[None] | None = None
 
     async def state(self) -> DaemonState:
-        """Return the state."""
         return self._state
 
     async def catalogs(self) -> dict[str, Any]:
-        """Return no catalogs."""
         return {}
 
     async def snapshot(self) -> Snapshot:
@@ -49,7 +47,6 @@ class DaemonControl:
         return {"dataapi_workers": {(): 2.0}}
 
     async def reload(self, _settings: Settings | None = None) -> Reloaded:
-        """Reload when the test permits it."""
         if self.reload_began is not None:
             await self.reload_began
         return self._reloaded

@@ -1,4 +1,4 @@
-"""State machine test of connections: they always end and release their resources."""
+"""A state machine test: all connections end and release their resources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 4
 MAX_BODIES = 100_000
 REFUSED = 64
-"""Connections above the limit that get a 503 response."""
+"""Number of connections above the limit that get a 503 response."""
 HEADER_TIMEOUT = 10.0
 REQUEST_TIMEOUT = 20.0
 TIMEOUT = 60.0
@@ -86,7 +86,7 @@ class Notes:
         self.waiting: list[Deferred[Reply]] = []
 
     async def respond(self, request: Request, _caller: Caller) -> Reply:
-        """Respond as the query requests."""
+        """Respond as the query string specifies."""
         if request.query == "wait":
             return await self.wait()
         if request.query == "stream":
@@ -94,7 +94,6 @@ class Notes:
         return Reply(200, (), b"x" * (300_000 if request.query == "large" else 5))
 
     async def wait(self) -> Reply:
-        """Wait for the test or for cancellation."""
         waiting: Deferred[Reply] = Deferred()
         self.waiting.append(waiting)
         try:
@@ -145,7 +144,6 @@ class Server:
         self.reactor.run()
 
     def read(self, client: socket.socket) -> bytes:
-        """Read all available data."""
         received = b""
         with contextlib.suppress(OSError):
             while piece := client.recv(65_536):
@@ -154,26 +152,24 @@ class Server:
         return received
 
     def half_close(self, client: socket.socket) -> None:
-        """Close the client's sending side."""
         with contextlib.suppress(OSError):
             client.shutdown(socket.SHUT_WR)
         self.reactor.run()
 
     def disconnect(self, client: socket.socket, *, reset: bool = False) -> None:
-        """Close or reset the connection at the client's end."""
         if reset:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         self.reactor.run()
 
     def pass_time_until_empty(self, limit: float) -> None:
-        """Advance the clock until no connections or requests are left, at most by ``limit`` seconds."""
+        """Advance the clock until no connections and requests are left, but at most ``limit`` seconds."""
         end = self.reactor.seconds() + limit
         while (self.site.connections or self.site.in_flight) and self.reactor.seconds() < end:
             self.reactor.pass_time(0.5)
 
     def assert_all_released(self) -> None:
-        """Check that all resources are released and that the maximum number of clients is served again."""
+        """Check that all resources have been released, and the maximum number of clients can be served."""
         assert not self.site.connections
         assert self.site.in_flight == 0
         assert self.site.bodies.free == MAX_BODIES
@@ -195,7 +191,6 @@ class Server:
 
 
 def open_descriptors() -> int:
-    """Return the number of open file descriptors."""
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -213,42 +208,36 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule()
     def connect(self) -> None:
-        """Connect without sending anything."""
         self.clients.append(self.server.connect())
 
     @rule(piece=st.sampled_from(sorted(PIECES)))
     def connect_and_send(self, piece: str) -> None:
-        """Connect and send a piece."""
         self.clients.append(self.server.connect(PIECES[piece]))
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9), piece=st.sampled_from(sorted(PIECES)))
     def send(self, number: int, piece: str) -> None:
-        """Send a piece."""
         self.server.send(self._client(number), PIECES[piece])
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9), data=st.binary(max_size=40))
     def send_anything(self, number: int, data: bytes) -> None:
-        """Send arbitrary bytes."""
         self.server.send(self._client(number), data)
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9))
     def read(self, number: int) -> None:
-        """Read from one client; others never read."""
+        """Read from one client. Clients do not read otherwise."""
         self.server.read(self._client(number))
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9))
     def half_close(self, number: int) -> None:
-        """Close a client's sending side."""
         self.server.half_close(self._client(number))
 
     @precondition(lambda self: self.clients)
     @rule(number=st.integers(0, 9), reset=st.booleans())
     def disconnect(self, number: int, reset: bool) -> None:
-        """Close a connection at the client's end."""
         self.server.disconnect(self.clients.pop(number % len(self.clients)), reset=reset)
 
     @precondition(lambda self: self.server.notes.waiting)
@@ -266,7 +255,6 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.3, 1.5, 11.0, 25.0]))
     def wait(self, seconds: float) -> None:
-        """Advance the clock."""
         self.server.reactor.pass_time(seconds)
 
     @invariant()
@@ -289,11 +277,11 @@ class ConnectionMachine(RuleBasedStateMachine):
         assert open_descriptors() == self.descriptors
 
     def _drain(self) -> None:
-        """Check that complete requests get responses, and that other connections close after a second."""
+        """Check that complete requests get responses, and other connections are closed after a second."""
         server = self.server
         drained = server.site.drain(1000.0)
         server.reactor.pass_time(1.0)
-        for _ in range(20):  # pipelined responses follow one another
+        for _ in range(20):  # pipelined responses are sent one after another
             while server.notes.waiting:
                 server.notes.waiting[0].callback(Reply(200, (), b"answer"))
                 server.reactor.run()
@@ -316,7 +304,7 @@ def server() -> Iterator[Server]:
 
 
 def is_closed(client: socket.socket) -> bool:
-    """Whether the server has closed a connection. Discards unread data."""
+    """Return whether the server has closed a connection. Unread data is discarded."""
     try:
         while client.recv(65_536):
             pass
@@ -489,7 +477,7 @@ def test_address_at_its_limit_does_not_affect_others() -> None:
 
 
 def test_trusted_proxy_is_recognized_on_dual_stack_sockets() -> None:
-    """Dual-stack sockets report IPv4 addresses as IPv6 addresses."""
+    """Dual-stack sockets report IPv4 addresses as IPv4-mapped IPv6 addresses."""
     server = Server(trusted_proxies=("10.0.0.0/8",))
     for _ in range(3):
         server.connect(WAITING, "::ffff:10.1.2.3")

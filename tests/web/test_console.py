@@ -29,7 +29,7 @@ BROWSER = (("Accept", "text/html,*/*;q=0.8"),)
 
 @pytest.fixture(autouse=True)
 def _read_synchronously(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files without a thread, as no reactor runs in these tests."""
+    """Read files without a thread, because no reactor runs in these tests."""
 
     def read(function, *arguments):  # type: ignore[no-untyped-def]
         done: Deferred[object] = Deferred()
@@ -108,7 +108,7 @@ def test_remote_clients_get_no_keys() -> None:
     ],
 )
 def test_tokens_of_the_tour_are_only_for_local_users(host: str, header: tuple[str, str], local: bool) -> None:
-    """A delivery (``webhook-id``) comes from the daemon itself, not from a user."""
+    """Webhook requests come from the daemon, so they may be local without a local user."""
     project = replace(PROJECT, console="yes", tour=Tour("1", "dapat_token"))
     connection = Connection(Web(typename, empty_list, project))
     request = raw("GET", "/console/data/settings", headers=[header])
@@ -145,7 +145,7 @@ def test_request_is_local_only_from_loopback_without_a_proxy(
 
 
 def test_sources_append_no_full_stop_to_messages() -> None:
-    """Messages can end in a full stop; ``sentence`` in kit/words.ts adds one if needed."""
+    """Messages may already end with a full stop. ``sentence`` in kit/words.ts adds a missing full stop."""
     stop = re.compile(
         r"\b(message|problem|details|hint|reason|error)( \?\? \"\")?\}\.(?=[\s`<]|$)", re.MULTILINE
     )

@@ -30,12 +30,11 @@ class Management:
     portal_origins = ()
 
     async def handle(self, *_: object) -> Reply:
-        """Fail if called."""
         raise AssertionError
 
 
 class Console:
-    """A console opened from the local machine."""
+    """A console that is opened from the local machine."""
 
     def __init__(self, console: Literal["yes", "no", "local"] = "local", *, several: bool = False) -> None:
         self.web = Web(typename, empty_list, replace(PROJECT, console=console, max_body=10_000_000))
@@ -46,7 +45,7 @@ class Console:
     def send(
         self, method: str, target: str, body: bytes = b"", host: str = "localhost:8000", **headers: str
     ) -> Response:
-        """Send a request from this machine; ``x_y`` stands for the header ``x-y``."""
+        """Send a request from the local machine. Underscores in header names become hyphens."""
         lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         lines += [f"Content-Length: {len(body)}"] if body or method == "POST" else []
@@ -56,13 +55,12 @@ class Console:
         return connection.take()
 
     def create(self) -> dict[str, str]:
-        """Create a receiver."""
         made: dict[str, str] = self.send("POST", "/console/data/receivers", b"{}", **JSON).json()
         return made
 
 
 def signed(secret: str, body: bytes = BODY, at: int | None = None) -> dict[str, str]:
-    """Return the headers of a delivery."""
+    """Return the headers of a webhook request."""
     return dict(signed_headers(secret, "msg_1", int(time.time()) if at is None else at, body))
 
 
@@ -103,7 +101,7 @@ def test_receivers_need_a_local_console(
 
 
 def test_receivers_are_unavailable_with_several_processes() -> None:
-    """Another process could receive the request without knowing the receiver."""
+    """Only the process that created a receiver could store the receiver's requests."""
     console = Console(several=True)
     assert console.send("GET", "/console/data/settings").json()["receivers"] is False
     assert console.send("POST", "/console/data/receivers", b"{}", **JSON).status == 404

@@ -1,4 +1,4 @@
-"""Requests through the web layer, with fakes and without sockets."""
+"""Requests to the web layer, with fake handlers and without sockets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_engine_receives_request_caller_and_http_request() -> None:
 
 
 def test_vary_separates_callers_in_caches() -> None:
-    """Caches do not know that the header apikey identifies a caller."""
+    """HTTP caches treat requests with different apikey headers as equal unless Vary lists the header."""
     response = Web().request("GET", "/graphql/v1?query={__typename}")
     assert {"Accept", "Authorization", "apikey"} <= set(response.headers["vary"].split(", "))
 
@@ -214,7 +214,7 @@ def test_unsupported_method_returns_405_with_allow(method: str, target: str, all
 
 
 def test_head_has_no_content_length_without_a_body() -> None:
-    """Caches would use a wrong Content-Length for the response to GET."""
+    """Caches would expect the Content-Length of a HEAD response for GET responses."""
 
     async def no_body(_request: Any, _caller: Any) -> Reply:
         return Reply(200, (("Content-Range", "0-2/*"),), b"")
@@ -279,7 +279,7 @@ def test_body_over_the_limit_is_rejected_before_it_is_complete() -> None:
     assert response.json()["errors"][0]["message"] == "The request body is larger than 10000 bytes"
     assert response.headers["access-control-allow-origin"] == "*"
     connection.send(b"x" * 10_000)
-    assert not connection.lost, "the client gets to read the refusal"
+    assert not connection.lost, "the client can read the response"
     connection.send(b"x")
     assert connection.lost
     assert [served.status for served in web.served] == [413]
@@ -300,7 +300,7 @@ def test_chunked_body_over_the_limit_is_rejected() -> None:
         if connection.lost:
             break
         connection.send(b"fa0\r\n" + b"x" * 4000 + b"\r\n")
-    assert connection.lost, "a client that never stops is cut off"
+    assert connection.lost, "a client that does not stop is disconnected"
 
 
 def test_rejected_body_gets_no_100_continue() -> None:
@@ -383,7 +383,7 @@ def test_connection_is_closed_on_request(change: tuple[str, str]) -> None:
 
 
 def test_body_that_arrives_too_slowly_ends_the_connection() -> None:
-    """Otherwise a byte per minute would keep a connection open forever."""
+    """Otherwise, a client could keep a connection open forever by sending a byte per minute."""
     web = Web()
     connection = Connection(web)
     connection.send(raw("POST", "/rest/v1/blog", headers=[("Content-Length", "9000")]))
@@ -403,7 +403,7 @@ def test_incomplete_head_ends_the_connection_after_header_timeout(before: bytes,
     connection = Connection(web)
     connection.send(before)
     if before and not begun:
-        return  # an idle connection has another timeout
+        return  # idle connections have another timeout
     web.clock.advance(3 if before else 0)
     connection.send(begun)
     for _ in range(6):

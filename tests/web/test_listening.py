@@ -49,7 +49,6 @@ def received(stream: socket.socket) -> bytes:
 
 
 def greeting(port: int, host: str = "127.0.0.1") -> bytes:
-    """Connect and return the greeting."""
     with socket.create_connection((host, port), timeout=PATIENCE) as stream:
         return received(stream)
 
@@ -70,7 +69,7 @@ async def test_connections_wait_until_they_are_accepted(reactor: Any) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", ["tcp", "tcp6"])
 async def test_replacement_can_listen_on_the_same_port(reactor: Any, kind: str) -> None:
-    """Both sockets set ``server-reuseport``, so the remaining one serves the client."""
+    """Both sockets use ``server-reuseport``, so the remaining socket serves the client."""
     port = free_port()
     endpoint = f"tcp:{port}:interface=127.0.0.1" if kind == "tcp" else rf"tcp6:{port}:interface=\:\:1"
     [old] = bind(reactor, [endpoint], reuse_port=True)
@@ -114,7 +113,7 @@ async def test_drain_accepts_existing_connections_before_closing(reactor: Any) -
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_accepted_connection_does_not_inherit_packet_filter(reactor: Any, host: str) -> None:
-    """Connections completed while the socket drops packets inherit the option."""
+    """Connections that are completed while the listening socket drops packets inherit its socket options."""
     [bound] = bind(reactor, [f"tcp:{free_port()}:interface={host.replace(':', chr(92) + ':')}"])
     options = [(socket.IPPROTO_IP, 21)]
     if host == "::1":
@@ -137,7 +136,7 @@ async def test_accepted_connection_does_not_inherit_packet_filter(reactor: Any, 
 
 
 async def test_unix_socket_has_the_mode_of_its_endpoint(reactor: Any, tmp_path: Path) -> None:
-    """PostgREST's setting ``server-unix-socket-mode`` corresponds to it."""
+    """The endpoint's mode corresponds to PostgREST's setting ``server-unix-socket-mode``."""
     path = tmp_path / "http.sock"
     [bound] = bind(reactor, [f"unix:{path}:mode=640"])
     assert path.stat().st_mode & 0o777 == 0o640
@@ -159,7 +158,7 @@ async def test_200_connections_can_wait_to_be_accepted(reactor: Any) -> None:
 
 
 class Counter(Factory):
-    """Counts connections and reports the number."""
+    """Counts connections and reports their number."""
 
     protocol = Protocol
     report: Callable[[int], object]
@@ -207,7 +206,7 @@ class Watcher(Clock):
 
 
 class Site:
-    """A fake site that counts and reports its connections."""
+    """A fake site that counts its connections and reports their number."""
 
     report: Callable[[int], object]
 
@@ -215,7 +214,7 @@ class Site:
         self.made = 0
 
     def doStart(self) -> None:  # noqa: N802 - IFactory
-        """Start."""
+        """Do nothing."""
 
     doStop = doStart  # noqa: N815
 
@@ -263,7 +262,7 @@ async def test_least_loaded_worker_accepts_first(reactor: Any) -> None:
 
 
 async def test_accepting_pauses_without_free_file_descriptors(reactor: Any) -> None:
-    """The process has no file descriptors for connections; pausing for a second avoids a busy loop."""
+    """A pause of a second avoids a busy loop while the process has no free file descriptors."""
     [bound] = bind(reactor, [f"tcp:{free_port()}:interface=127.0.0.1"])
     watcher = Watcher()
     acceptor = Acceptor(watcher, bound.as_descriptor.descriptor, greeter())
@@ -337,7 +336,7 @@ async def test_unix_socket_path_is_removed_when_the_socket_is_closed(reactor: An
 
 
 def secure(port: int, certificate: Path) -> ssl.SSLSocket:
-    """Connect to a server with this certificate."""
+    """Connect to a TLS server with this certificate."""
     context = ssl.create_default_context(cafile=str(certificate))
     stream = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     return context.wrap_socket(stream, server_hostname="localhost")
@@ -347,7 +346,7 @@ def secure(port: int, certificate: Path) -> ssl.SSLSocket:
     "ignore:Passing pyOpenSSL:DeprecationWarning"
 )  # Twisted passes pyOpenSSL objects itself
 async def test_tls_endpoint_serves_its_certificate(reactor: Any, tmp_path: Path) -> None:
-    """The endpoint is bound before it is served."""
+    """The socket is bound first and served later."""
     certificate = make_certificate(tmp_path)
     port = free_port()
     [bound] = bind(reactor, [f"ssl:{port}:interface=127.0.0.1:privateKey={certificate}"])
@@ -366,7 +365,7 @@ async def test_tls_endpoint_serves_its_certificate(reactor: Any, tmp_path: Path)
     "ignore:Passing pyOpenSSL:DeprecationWarning"
 )  # Twisted passes pyOpenSSL objects itself
 async def test_pipelined_tls_responses_arrive_complete_and_in_order(reactor: Any, tmp_path: Path) -> None:
-    """The client pipelines requests and reads late."""
+    """The client pipelines requests and reads the responses late."""
 
     async def repeat(request: Request, _caller: Any) -> Reply:
         letter, _, count = request.query.partition("=")

@@ -30,12 +30,10 @@ class Failing:
         self._error = error
 
     async def handle(self, _request: Request, _path: str, _parameters: Mapping[str, str]) -> Reply:
-        """Raise the error."""
         raise self._error
 
 
 def send(error: Exception, *headers: tuple[str, str]) -> Response:
-    """Send a request that fails."""
     web = Web()
     web.site = make_site(
         web.backends,
@@ -61,7 +59,7 @@ def send(error: Exception, *headers: tuple[str, str]) -> Response:
     ],
 )
 def test_error_codes_of_other_apis_are_translated(error: Exception, status: int, code: str) -> None:
-    """Error codes of other APIs and causes of failures belong only in the log."""
+    """Responses contain neither error codes of other APIs nor causes of failures. The log contains both."""
     response = send(error)
     assert response.status == status
     assert set(response.json()["error"]) == {"code", "message", "id"}

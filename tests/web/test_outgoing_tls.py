@@ -34,13 +34,13 @@ VALID: list[tuple[str, tuple[x509.GeneralName, ...]]] = [
     ("a.b.example.com", (DNSName("*.b.example.com"),)),
     ("xn--bcher-kva.example", (DNSName("xn--bcher-kva.example"),)),
     ("127.0.0.1", (LOOPBACK,)),
-    # A certificate can also contain unusable names and names of other types.
+    # The certificate may also contain invalid names and names of other types.
     (NAME, (DNSName("*"), DNSName("127.0.0.1"), URI, OTHER_NAME, SRV_NAME, LOOPBACK, DNSName(NAME))),
     ("127.0.0.1", (DNSName("127.0.0.1"), DNSName("*"), URI, LOOPBACK)),
 ]
 
 INVALID: list[tuple[str, tuple[x509.GeneralName, ...]]] = [
-    # In all of these the common name is the host.
+    # The certificate's common name is the host in all of these cases.
     (NAME, ()),
     ("127.0.0.1", ()),
     (NAME, (RFC822Name(f"admin@{NAME}"),)),
@@ -79,13 +79,13 @@ SHAPES = [pytest.param(host, names, True) for host, names in VALID] + [
 
 @pytest.fixture(scope="module")
 def authority() -> Authority:
-    """Create an authority for the module."""
+    """Create a certificate authority for all tests of this module."""
     return Authority.create()
 
 
 @pytest.fixture
 def trusting(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add the authority to the system's trusted authorities."""
+    """Add the authority to the system's trusted certificate authorities."""
     file = tmp_path / "authorities.pem"
     file.write_bytes(authority.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
@@ -109,12 +109,11 @@ class LoopbackResolver:
         return self
 
     def cancel(self) -> None:
-        """Do nothing: the resolution is complete."""
+        """Do nothing, because the resolution is complete."""
 
 
 @pytest.fixture
 def names_on_loopback(reactor: Any) -> Iterator[None]:
-    """Resolve every name to the loopback address."""
     before = reactor.installNameResolver(LoopbackResolver())
     yield
     reactor.installNameResolver(before)

@@ -1,4 +1,4 @@
-"""HTTP parsing, compared with twisted.web's parser and tested against request smuggling."""
+"""HTTP parsing is compared with twisted.web's parser and tested against request smuggling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twisted.web import http
 
 
 class Parsed(NamedTuple):
-    """A request as a parser understood it."""
+    """A parsed request."""
 
     method: str
     target: bytes
@@ -27,9 +27,9 @@ class Parsed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The requests found in a byte string, and whether the rest was rejected.
+    """The requests in a byte string, and whether the remaining bytes were rejected.
 
-    :ivar skipping: whether several empty lines preceded a request.
+    :ivar skipping: whether several empty lines precede a request.
     """
 
     requests: list[Parsed]
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 
 
 def ours(*pieces: bytes) -> Outcome:
-    """Parse requests like a connection that responds to each immediately."""
+    """Parse requests like a connection that responds to each request immediately."""
     parser, skipping = RequestParser(), False
     found: list[Parsed] = []
     head, body = None, b""
@@ -68,14 +68,13 @@ class Recorded(http.Request):
     """A request that is completed immediately."""
 
     def gotLength(self, length: int | None) -> None:  # noqa: ARG002, N802 - twisted's name
-        """Store the body in memory even if its declared length is large."""
+        """Store the body in memory, even if its declared length is large."""
         self.content = io.BytesIO()
 
     def parseCookies(self) -> None:  # noqa: N802 - twisted's name
         """Leave cookies in the headers."""
 
     def process(self) -> None:
-        """Record the request."""
         headers = {
             name.decode("latin-1").lower(): ("; " if name == b"Cookie" else ", ").join(map(text, values))
             for name, values in self.requestHeaders.getAllRawHeaders()
@@ -89,7 +88,6 @@ class Recorded(http.Request):
 
 
 def text(value: bytes) -> str:
-    """Decode a header value."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -124,23 +122,23 @@ class Difference(NamedTuple):
 CHUNKED = rb"(?i)\r\ntransfer-encoding:[ \t]*chunked(?s:.*)"
 
 DIFFERENCES = [
-    Difference(rb"\r(?!\n)|(?<!\r)\n|\0", "Older versions of twisted.web take these for spaces."),
+    Difference(rb"\r(?!\n)|(?<!\r)\n|\0", "Older versions of twisted.web treat these bytes as spaces."),
     Difference(rb"\r\n[ \t]", "A header of several lines is obsolete (RFC 9112 section 5.2)."),
-    Difference(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]", "No header holds controls (RFC 9110 section 5.5)."),
-    Difference(rb"(?i)\r\ntransfer-encoding:[ \t]*identity", "``identity`` is no transfer coding any more."),
+    Difference(rb"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]", "Headers contain no controls (RFC 9110 section 5.5)."),
+    Difference(rb"(?i)\r\ntransfer-encoding:[ \t]*identity", "``identity`` is no longer a transfer coding."),
     Difference(rb"[\x7f-\xb0]", "A target is printable ASCII (RFC 3986)."),
-    Difference(rb"(?i)\r\ncontent-length:[ \t]*[0-9]+[ \t]", "Older versions of llhttp take no space there."),
+    Difference(rb"(?i)\r\ncontent-length:[ \t]*[0-9]+[ \t]", "Older versions of llhttp reject this space."),
     Difference(rb"(?i)\r\ncontent-length:[ \t]*[0-9]{20}", "llhttp counts with 64 bits."),
     Difference(
-        rb"(?i)\r\nconnection:.*close", "twisted.web sees ``close`` only in the first header, without commas."
+        rb"(?i)\r\nconnection:.*close", "twisted.web finds ``close`` only in a first header without commas."
     ),
-    Difference(CHUNKED + rb"\r\n[^\r\n]+\r\n\r\n", "twisted.web takes anything for a trailer."),
-    Difference(CHUNKED + rb";", "An extension has a grammar (RFC 9112 section 7.1.1)."),
+    Difference(CHUNKED + rb"\r\n[^\r\n]+\r\n\r\n", "twisted.web accepts any text as a trailer."),
+    Difference(CHUNKED + rb";", "Chunk extensions must be valid (RFC 9112 section 7.1.1)."),
 ]
 
 
 def unexplained(data: bytes, mine: Outcome, other: Outcome) -> str:
-    """Describe a difference that the table does not explain, or return an empty string."""
+    """Describe a difference that ``DIFFERENCES`` does not explain, or return an empty string."""
     if mine.requests == other.requests:
         return ""
     fewer, more = sorted((mine.requests, other.requests), key=len)
@@ -149,7 +147,7 @@ def unexplained(data: bytes, mine: Outcome, other: Outcome) -> str:
     if fewer is mine.requests:
         known = any(re.search(each.pattern, data) for each in DIFFERENCES)
         return "" if known else "ours is stricter"
-    # RFC 9112 section 2.2 advises to skip at least one empty line; twisted.web skips one, ours all.
+    # RFC 9112 section 2.2 requires skipping at least one empty line. twisted.web skips one, we skip all.
     return "" if mine.skipping else "ours is more lenient"
 
 
@@ -236,7 +234,7 @@ MAIN = ["Content-Length: 5", "Transfer-Encoding: chunked", "Connection: close", 
 
 @st.composite
 def messages(draw: st.DrawFn) -> list[bytes]:
-    """Generate approximate requests with shared headers, as on a persistent connection."""
+    """Generate valid and almost valid requests with shared headers, as on a persistent connection."""
     space = draw(st.sampled_from([" "] * 12 + ["  ", "\t"]))
     field = st.builds(lambda name, value: f"{name}: {value}", st.sampled_from(NAMES), st.sampled_from(VALUES))
     fields = draw(st.lists(st.sampled_from(MAIN) | field, max_size=4))
@@ -417,7 +415,7 @@ def test_repeated_head_is_parsed_like_the_first(framing: str) -> None:
     "framing", ["Content-Length: 5\r\n\r\n12345", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n\r\n"]
 )
 def test_protocol_upgrade_is_ignored(method: str, framing: str) -> None:
-    """Clients that prefer HTTP/2 send this with their first request and an HTTP/1.1 body."""
+    """Clients that prefer HTTP/2 first send such a request, whose body is framed as in HTTP/1.1."""
     upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk"
     requests, refused, _ = ours(f"{method} /a HTTP/1.1\r\n{upgrade}\r\n{framing}".encode() + PLAIN)
     assert not refused

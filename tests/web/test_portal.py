@@ -1,4 +1,4 @@
-"""The customer portal page: access, framing, and its own files."""
+"""The customer portal's page: access, framing and files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Webhooks:
 
 @pytest.fixture(autouse=True)
 def _read_synchronously(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files without a thread, as no reactor runs in these tests."""
+    """Read files without a thread, because no reactor runs in these tests."""
 
     def read(function, *arguments):  # type: ignore[no-untyped-def]
         done: Deferred[object] = Deferred()
@@ -52,7 +52,7 @@ def send(target: str, webhooks: Webhooks | None = None, method: str = "GET", **h
 
 
 def test_portal_is_public_while_webhooks_are_on() -> None:
-    """The page needs no project, API key or open console; the portal link grants access to the data."""
+    """The page requires no project, API key or open console, because it contains no data."""
     page = send("/portal")
     assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert send("/portal", Webhooks(enabled=False)).status == 404

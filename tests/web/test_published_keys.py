@@ -1,4 +1,4 @@
-"""Published keys of an issuer: fetched over HTTP, refreshed on demand, and limited in size."""
+"""An issuer's published keys are fetched over HTTP, refreshed on demand, and limited in size."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from twisted.web.server import NOT_DONE_YET, Site
 
 URL = "https://issuer.example.org/jwks.json"
 NOW = 1_800_000_000.0
-# PyJWT 2.9 omits leading zeros of a key when writing, and rejects such keys when reading.
+# PyJWT 2.9 omits a key's leading zeros when it exports the key, and then rejects the key.
 PRIVATE = {
     kid: ec.derive_private_key(int.from_bytes(range(first, first + 32)), ec.SECP256R1())
     for kid, first in (("old", 64), ("new", 96))
@@ -53,7 +53,7 @@ def token(kid: str, **claims: Any) -> str:
 
 
 class Issuer(Resource):
-    """Publishes keys that the test sets."""
+    """Publishes the key set in ``body``."""
 
     isLeaf = True  # noqa: N815 - twisted's name
 
@@ -65,7 +65,7 @@ class Issuer(Resource):
         self.requests = 0
 
     def render_GET(self, request: Any) -> Any:  # noqa: N802 - twisted's name
-        """Respond, or start a response that never ends if there is no body."""
+        """Respond. Without a body, the response never ends."""
         self.requests += 1
         request.setResponseCode(self.status)
         for name, value in self.headers.items():
@@ -92,7 +92,7 @@ class Guarded:
         self.authenticator.on_unknown_key(self.keys.refresh)
 
     def fetch(self, url: str = URL, etag: str | None = None) -> Deferred[FetchedKeySet]:
-        """Fetch like the daemon, and deliver the response if it is available."""
+        """Fetch the key set like the daemon and transmit the response if it is available."""
         fetching = self._fetch(url, etag)
         self._agent.flush()
         return fetching
@@ -113,7 +113,7 @@ async def test_token_signed_with_a_published_key_is_accepted(issuer: Issuer) -> 
     guarded = Guarded(issuer)
     await guarded.keys.start()
     assert await guarded.role(token("old")) == "authenticated"
-    assert await guarded.role(None, token("old", role="anon")) == "anon", "as an API key too"
+    assert await guarded.role(None, token("old", role="anon")) == "anon", "as an API key"
     assert await guarded.role(None) == "anon"
     guarded.keys.stop()
 
@@ -127,7 +127,7 @@ async def test_new_key_is_fetched_when_a_token_needs_it(
     for bearer, apikey in ((token("new"), KEY), (None, token("new"))):
         with pytest.raises((TokenError, GatewayError)) as refused:
             await guarded.role(bearer, apikey)
-        assert refused.value.status == 401, "the keys were read just now"
+        assert refused.value.status == 401, "the keys have just been fetched"
     guarded.clock.advance(MIN_REFRESH_INTERVAL)
     assert await guarded.role(None, token("new")) == "authenticated"
     assert issuer.requests == 2

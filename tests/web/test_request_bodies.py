@@ -1,4 +1,4 @@
-"""Limits of request bodies and connections, and their release on disconnect, over real connections."""
+"""Limits of request bodies and connections, and their release on disconnect, over real sockets."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ MEBIBYTE = 1_048_576
 
 
 async def until(reactor: Any, condition: Callable[[], object]) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition is true."""
     while not condition():
         await deferLater(reactor, 0.005)
 
 
 def upload(size: int, *headers: tuple[str, str], key: str | None = KEY, path: str = "/rest/v1/blog") -> bytes:
-    """Return the head of a request with a body of this size."""
     return raw("POST", path, headers=[("Content-Length", str(size)), *headers], key=key)
 
 
@@ -73,7 +72,7 @@ async def test_body_of_an_aborted_upload_is_released(reactor: Any, framing: tupl
 
 
 def has_received(connection: Any, size: int) -> bool:
-    """Whether this many bytes of the current body have arrived."""
+    """Return whether this many bytes of the current body have been received."""
     return connection.request is not None and connection.request.received >= size
 
 
@@ -193,27 +192,27 @@ async def test_valid_key_gets_100_continue(reactor: Any) -> None:
 
 
 async def test_graphql_body_is_limited_to_one_mebibyte(reactor: Any) -> None:
-    """Parsing a document blocks other requests."""
+    """While a document is parsed, other requests wait."""
     web = Web(typename, reply, LARGE)
     over = upload(MEBIBYTE + 1, ("Content-Type", "application/json"), path="/graphql/v1")
     assert statuses(await talk(reactor, web, over + b" " * (MEBIBYTE + 1))) == [413]
 
 
 class Full:
-    """A site that allows two connections, both of which are busy."""
+    """A site with a limit of two connections. Both connections are busy."""
 
     def __init__(self) -> None:
         self.ready: Deferred[None] = Deferred()
         self.web = Web(rest=self.wait)
 
     async def wait(self, request: Any, _caller: Any) -> Reply:
-        """Wait if the query requests it."""
+        """Wait if the query string is ``wait``."""
         if request.query == "wait":
             await self.ready
         return Reply(200, (), b"done")
 
     async def fill(self, reactor: Any, running: Served) -> list[Client]:
-        """Use up all connections."""
+        """Open connections up to the limit."""
         clients = [await running.connect(raw("GET", "/rest/v1/blog?wait")) for _ in range(2)]
         await until(reactor, lambda: running.site.in_flight == 2)
         return clients
@@ -238,7 +237,7 @@ def warnings() -> Iterator[list[LogEvent]]:
 async def test_connection_over_the_limit_gets_503(
     reactor: Any, warnings: list[LogEvent], path: str, form: bytes
 ) -> None:
-    """The response has the format of the requested API; the log contains one warning per minute."""
+    """The response has the format of the requested API. The log contains one warning per minute."""
     full = Full()
     async with served(reactor, full.web, max_connections=2) as running:
         clients = await full.fill(reactor, running)

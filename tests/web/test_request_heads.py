@@ -1,4 +1,4 @@
-"""Request heads: accepted, ignored and rejected parts, over real connections."""
+"""Request heads: accepted, ignored and rejected parts, over real sockets."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_http_1_0_needs_no_host(reactor: Any) -> None:
 async def test_absolute_target_overrides_the_host_header(
     reactor: Any, line: str, path: str, query: str
 ) -> None:
-    """RFC 9112 section 3.2.2 requires this, and that ``Host`` is ignored."""
+    """RFC 9112 section 3.2.2 requires servers to ignore ``Host``."""
     first = replace(PROJECT, hosts=("one.example.org",), db_anon_role="of_one")
     second = replace(PROJECT, hosts=("two.example.org",), db_anon_role="of_two")
     targets: list[tuple[str, str]] = []
@@ -112,7 +112,7 @@ async def test_invalid_target_returns_400(reactor: Any, line: str) -> None:
 
 @given(st.binary(max_size=30), st.none() | st.text(max_size=30), st.sampled_from([0, 1]))
 def test_any_target_and_host_are_parsed_or_rejected(sent: bytes, host: str | None, minor: int) -> None:
-    """An accepted target has a path, and over HTTP/1.1 a host."""
+    """An accepted request has a path. Over HTTP/1.1, it also has a host."""
     try:
         found = parse_target(sent, host, minor)
     except ApiError:
@@ -183,7 +183,7 @@ async def test_request_of_maximum_length_is_served(reactor: Any) -> None:
 
 
 class Slow:
-    """A handler that the test continues."""
+    """A handler that waits until the test continues it."""
 
     def __init__(self) -> None:
         self.began: Deferred[None] = Deferred()

@@ -20,7 +20,6 @@ REFUSAL = ApiError(
 
 
 async def refused(_request: Request, _caller: Any) -> Reply:
-    """Reject every request."""
     raise REFUSAL
 
 
@@ -132,7 +131,7 @@ def test_preflight_of_other_origin_allows_nothing() -> None:
 )
 @pytest.mark.parametrize("path", ["/rest/v1/blog", "/graphql/v1"])
 def test_preflight_allows_headers_that_clients_send(path: str, name: str) -> None:
-    """Headers of known clients (docs/reference/rest.md, CORS)."""
+    """docs/reference/rest.md, CORS, lists the headers of known clients."""
     headers = [("Origin", APP), ("Access-Control-Request-Method", "POST")]
     response = Web().request("OPTIONS", path, headers=headers, key=None)
     assert name in response.headers["access-control-allow-headers"].split(", ")

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
 LARGE = random.Random(1).randbytes(6_000_000)
-"""More data than a socket buffer can store."""
+"""Data larger than a socket buffer."""
 HUGE = LARGE * 5
-"""More data than the system buffers for a connection."""
+"""Data larger than all buffers of a connection."""
 TIMEOUT = 1.5
 """Timeout of idle connections, in seconds."""
 
 
 class Reader(Protocol):
-    """A client that stores the data it receives."""
+    """A client that stores received data."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -44,7 +44,7 @@ class Reader(Protocol):
 
 
 async def exchange(reactor: Any, web: Web, *requests: bytes, pause: float = 0) -> bytes:
-    """Pipeline requests, start to read after ``pause`` seconds, and return all data received."""
+    """Pipeline requests, begin to read after ``pause`` seconds, and return the received data."""
     site = make_site(web.backends, reactor, web.served.append)
     port = reactor.listenTCP(0, site, interface="127.0.0.1")
     try:
@@ -60,7 +60,7 @@ async def exchange(reactor: Any, web: Web, *requests: bytes, pause: float = 0) -
 
 
 async def large(request: Request, _caller: Any) -> Reply:
-    """Respond with a large or small body."""
+    """Respond with a large or a small body."""
     return Reply(200, (), {"large": LARGE, "huge": HUGE}.get(request.query, b"small"))
 
 
@@ -105,7 +105,7 @@ async def test_late_reader_that_half_closes_gets_all_responses(reactor: Any) -> 
 
 
 class SlowReader(Reader):
-    """Reads a little every few milliseconds, for twice the idle timeout."""
+    """A client that reads a little every few milliseconds, for twice the idle timeout."""
 
     def __init__(self, reactor: Any) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ async def test_slow_reader_gets_a_complete_large_response(impatient: tuple[Web, 
     client.transport.write(raw("GET", "/rest/v1/blog?huge"))
     began = time.monotonic()
     while len(client.received) < len(HUGE):
-        assert not client.ended.called, f"cut off after {len(client.received)} bytes"
+        assert not client.ended.called, f"disconnected after {len(client.received)} bytes"
         await task.deferLater(reactor, 0.05)
     assert client.received.endswith(HUGE)
     assert time.monotonic() - began > 2
@@ -174,7 +174,7 @@ async def test_slow_reader_gets_a_complete_large_response(impatient: tuple[Web, 
 async def test_client_that_does_not_read_is_disconnected(
     impatient: tuple[Web, Any], reactor: Any, headers: list[tuple[str, str]]
 ) -> None:
-    """Its response would otherwise stay in memory indefinitely."""
+    """The unread response would otherwise stay in memory indefinitely."""
     _, port = impatient
     client = await connected(reactor, port, Reader())
     client.transport.pauseProducing()

@@ -1,4 +1,4 @@
-"""The web layer on real connections, and with arbitrary bytes."""
+"""The web layer on real sockets and with arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ async def test_disconnect_cancels_the_statement(reactor: Any) -> None:
 
 @pytest.fixture(scope="module")
 def failures() -> Iterator[list[LogEvent]]:
-    """Collect logged failures."""
     found: list[LogEvent] = []
 
     @implementer(ILogObserver)

@@ -23,7 +23,7 @@ NDJSON = (("Content-Type", "application/x-ndjson"),)
 
 
 class Source:
-    """The pieces of a response, and the state of the stream that yields them."""
+    """A handler that responds with a stream of pieces and records the stream's state."""
 
     def __init__(self, *pieces: bytes | Exception | Deferred[None]) -> None:
         self._pieces = pieces
@@ -45,12 +45,11 @@ class Source:
             self.closed = True
 
     async def __call__(self, _request: Request, _caller: Any) -> Reply:
-        """Respond with the stream."""
         return Reply(200, NDJSON, b"", self._stream())
 
 
 def send_request(source: Source, method: str = "GET", *more: tuple[str, str]) -> tuple[Web, Connection]:
-    """Request the stream over an in-memory connection."""
+    """Request the stream of a source over an in-memory connection."""
     web = Web(rest=source)
     connection = Connection(web)
     connection.send(raw(method, "/rest/v1/blog", headers=more))
@@ -58,7 +57,7 @@ def send_request(source: Source, method: str = "GET", *more: tuple[str, str]) ->
 
 
 def producer(connection: Connection) -> Any:
-    """Return the producer that the transport pauses while the client does not read."""
+    """Return the producer. The transport pauses it while the client does not read."""
     return connection.transport.producer
 
 
@@ -130,7 +129,7 @@ def test_error_before_the_first_piece_is_a_normal_response() -> None:
 
 @pytest.mark.parametrize("error", [ApiError(500, "22012", "division by zero"), RuntimeError("a mistake")])
 def test_error_after_the_first_piece_aborts_the_response(error: Exception, failures: list[LogEvent]) -> None:
-    """The missing last chunk tells the client that the response is incomplete."""
+    """The client detects an incomplete response by its missing last chunk."""
     web, connection = send_request(Source(b"one\n", error))
     assert connection.transport.disconnected or connection.transport.disconnecting
     assert parts(connection.transport.value())[1] == b"4\r\none\n\r\n"
@@ -147,7 +146,7 @@ def test_stream_pauses_while_the_client_does_not_read() -> None:
     _, connection = send_request(source)
     producer(connection).pauseProducing()
     gate.callback(None)
-    assert source.sent == 2, "the piece in progress when the client stopped reading"
+    assert source.sent == 2, "one piece is sent after the client stops reading"
     producer(connection).resumeProducing()
     assert source.sent == 6
     assert connection.transport.value().endswith(b"0\r\n\r\n")
@@ -214,14 +213,13 @@ def test_drain_waits_for_a_stream() -> None:
 
 
 class Paused(Protocol):
-    """A client that starts to read when the test resumes it."""
+    """A client that does not read until the test resumes it."""
 
     def __init__(self) -> None:
         self.received = 0
         self.ended: Deferred[None] = Deferred()
 
     def connectionMade(self) -> None:  # noqa: N802 - twisted's name
-        """Pause reading."""
         assert self.transport is not None
         self.transport.pauseProducing()  # type: ignore[attr-defined]
 

@@ -26,7 +26,6 @@ from zope.interface import implementer
 
 
 def hang_up(request: Received) -> None:
-    """Close the connection without a response."""
     transport: Any = request.connection.transport
     transport.loseConnection()
 
@@ -50,11 +49,11 @@ class Endless:
         self._transport.write(self._chunk)
 
     def stopProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Do nothing; the transport stops calling ``resumeProducing``."""
+        """Do nothing, because the transport no longer calls ``resumeProducing``."""
 
 
 def pour(head: bytes, chunk: bytes) -> Callable[[Received], None]:
-    """Respond with a head followed by an endless sequence of the same bytes."""
+    """Return a response that consists of a head and an endless repetition of the same bytes."""
 
     def response(request: Received) -> None:
         request.connection.write(head)
@@ -66,7 +65,7 @@ def pour(head: bytes, chunk: bytes) -> Callable[[Received], None]:
 async def timed_out(
     sender: AttemptSender, clock: Clock, port: int, until: Callable[[], bool]
 ) -> AttemptOutcome:
-    """Start an attempt, and let it time out after 20 seconds once ``until`` returns true."""
+    """Start an attempt, wait until ``until`` returns true, and let 20 seconds pass. Return the outcome."""
     result = Deferred.fromCoroutine(sender.send(attempt(port)))
     while not until():
         assert not result.called
@@ -121,7 +120,7 @@ async def test_delivery_is_one_signed_post_of_the_exact_body(world: World, recei
 async def test_path_and_query_are_sent_unchanged(
     world: World, receiver: Receiver, path: str, sent: str
 ) -> None:
-    """Brackets are encoded because RFC 3986 does not allow them in a path."""
+    """Only brackets are encoded, because RFC 3986 forbids them in a path."""
     outcome = await world.sender().send(attempt(world.listen(receiver), path))
     assert outcome.success
     assert receiver.received[0].line == f"POST {sent} HTTP/1.1"
@@ -137,7 +136,7 @@ async def test_connections_are_reused(world: World, receiver: Receiver) -> None:
 
 
 async def test_idle_connection_closed_on_request_fails_the_attempt(world: World, receiver: Receiver) -> None:
-    """An attempt is a single POST: the receiver may have processed the event before closing."""
+    """The POST is not repeated, because the receiver may have processed the event."""
     port = world.listen(receiver)
     sender = world.sender()
     assert (await sender.send(attempt(port))).success
@@ -152,12 +151,11 @@ async def test_idle_connection_closed_on_request_fails_the_attempt(world: World,
 
 
 def close(handle: socket.socket) -> None:
-    """Close like a receiver that ends idle connections; it could still read."""
+    """Close the sending side, like a receiver that closes idle connections."""
     handle.shutdown(socket.SHUT_WR)
 
 
 def send_unsolicited(handle: socket.socket) -> None:
-    """Send an unsolicited response."""
     handle.sendall(OK)
 
 
@@ -165,7 +163,7 @@ def send_unsolicited(handle: socket.socket) -> None:
 async def test_stale_idle_connection_is_detected_before_use(
     world: World, receiver: Receiver, does: Callable[[socket.socket], None]
 ) -> None:
-    """The reactor has not processed the data yet, but the attempt uses a new connection and succeeds."""
+    """The reactor has not yet processed the receiver's data, but the attempt uses a new connection."""
     port = world.listen(receiver)
     sender = world.sender()
     assert (await sender.send(attempt(port))).success
@@ -288,7 +286,7 @@ async def test_invalid_http_fails_with_protocol(world: World, receiver: Receiver
 
 
 async def test_endless_body_is_truncated_and_the_attempt_succeeds(world: World, receiver: Receiver) -> None:
-    """The receiver has responded, so the connection is dropped after 16 KiB."""
+    """The receiver has responded, so the connection is closed after 16 KiB."""
     receiver.answer = pour(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10_000)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
     assert outcome.success
@@ -338,7 +336,7 @@ async def test_number_of_stored_headers_is_limited(world: World, receiver: Recei
 
 
 async def test_stored_response_is_valid_text(world: World, receiver: Receiver) -> None:
-    """NUL and invalid characters are replaced, and a character cut by the limit is omitted."""
+    """NUL and invalid characters are replaced. A character that the limit truncates is omitted."""
     body = b"\0\xff" + "é".encode() * 10_000
     receiver.sends(b"HTTP/1.1 200 OK\r\nX-A: \xe9\0\r\nX-A: 2\r\n\r\n" + body, close=True)
     outcome = await world.sender().send(attempt(world.listen(receiver)))
@@ -394,7 +392,7 @@ async def test_slow_body_times_out_despite_a_2xx_status(world: World, receiver: 
 
 
 async def test_delayed_process_sends_nothing_after_the_deadline(world: World, receiver: Receiver) -> None:
-    """Another process may already make this attempt when the late one is connected."""
+    """Another process may already repeat the attempt when the delayed process has connected."""
     port, clock = world.listen(receiver), Clock()
 
     class SlowResolver:
@@ -460,7 +458,7 @@ async def test_internal_error_is_raised(world: World) -> None:
 
 
 async def test_cookies_are_not_stored(world: World, receiver: Receiver) -> None:
-    """Otherwise a cookie from one receiver would reach another with the same host name."""
+    """Otherwise, the cookie of one receiver would be sent to other receivers at the same host."""
     receiver.sends(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n")
     sender, port = world.sender(), world.listen(receiver)
     await sender.send(attempt(port))
@@ -479,7 +477,7 @@ async def test_proxies_of_the_environment_are_not_used(
 
 
 async def test_url_forbidden_by_new_rules_fails_with_refused_address(world: World) -> None:
-    """``require-https`` and ``allow-addresses`` can change after the endpoint is created."""
+    """``require-https`` and ``allow-addresses`` can change after an endpoint has been created."""
     sender = world.sender(require_https=True)
     assert (await sender.send(attempt(80))).error is AttemptError.REFUSED_ADDRESS
 

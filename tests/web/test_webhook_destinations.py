@@ -1,4 +1,4 @@
-"""Deliveries go only to checked addresses (docs/reference/webhooks.md, Addresses)."""
+"""Webhook requests are sent only to checked addresses (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_name_changed_after_the_check_is_rejected(world: World) -> None:
     sender = world.sender(names, allowed=["127.0.0.1/32"])
     assert (await sender.send(attempt(port))).success
     assert names.lookups == [NAME]
-    # The second attempt sees the changed name, although a connection to the first address is idle.
+    # The second attempt resolves the name again, although there is an idle connection to the first address.
     assert (await sender.send(attempt(port))).error is AttemptError.REFUSED_ADDRESS
     assert (len(public.received), len(inside.connections)) == (1, 0)
 
@@ -148,7 +148,7 @@ async def test_overlapping_lookups_of_a_name_share_one_thread(reactor: Any) -> N
 
 
 class NameServers:
-    """Fake name servers whose lookups end when the test permits it, with a simulated clock.
+    """Fake name servers with a simulated clock. The test can block lookups.
 
     :ivar lookups: names in the order of their lookups.
     """

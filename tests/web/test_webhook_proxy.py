@@ -16,7 +16,7 @@ from support.receiver import NAME, Names, Receiver, World, attempt
 
 
 async def test_proxy_connects_to_the_checked_address(world: World, reactor: Any) -> None:
-    """The proxy receives the checked address instead of the name, so that it does not resolve the name."""
+    """The proxy receives the checked address, so that it does not resolve the name again."""
     receiver, proxy = Receiver(), ConnectProxy(reactor)
     port = world.listen(receiver)
     sender = world.sender(route=proxy.listen(world))

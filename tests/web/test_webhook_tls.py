@@ -1,4 +1,4 @@
-"""TLS to receivers: host names and certificates are checked (docs/reference/webhooks.md, Addresses)."""
+"""Host names and certificates of receivers are checked (docs/reference/webhooks.md, Addresses)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def authority() -> Authority:
 async def test_certificate_is_checked_for_the_name_not_the_address(
     world: World, authority: Authority
 ) -> None:
-    """SNI and ``Host`` contain the name."""
+    """SNI and ``Host`` contain the receiver's name."""
     receiver = Receiver()
     server_names: list[str] = []
 
@@ -46,7 +46,7 @@ async def test_certificate_is_checked_for_the_name_not_the_address(
 
 
 async def test_closed_idle_connection_is_detected_before_use(world: World, authority: Authority) -> None:
-    """The reactor has not processed the close yet, but the attempt uses a new connection."""
+    """The reactor has not yet processed the closed connection, but the attempt uses a new connection."""
     receiver = Receiver()
     port = world.listen(receiver, tls=authority.issue(x509.DNSName(NAME)))
     sender = world.sender(tls=authority.trusted)
@@ -92,7 +92,7 @@ async def test_receiver_without_tls_fails_with_tls(world: World, authority: Auth
 async def test_receiver_that_does_not_close_is_disconnected(
     reactor: Any, world: World, authority: Authority
 ) -> None:
-    """The receiver announces that it will close; closing TLS waits for it only for a limited time."""
+    """The receiver announces ``Connection: close``. TLS waits a limited time for its close."""
     receiver, clock = Receiver(), Clock()
 
     def response(request: Received) -> None:
@@ -116,7 +116,7 @@ async def test_receiver_that_does_not_close_is_disconnected(
 
 
 async def check_rejected(world: World, authority: Authority, options: Any) -> None:
-    """Deliver to a receiver with this certificate, and check that it receives no data."""
+    """Send an attempt to a receiver with this certificate and check that the receiver gets no data."""
     receiver = Receiver()
     port = world.listen(receiver, tls=options)
     outcome = await world.sender(Names(["127.0.0.1"]), tls=authority.trusted).send(

@@ -1,7 +1,7 @@
-"""Each check of the advisor: schemas with the fault, their fixes, and similar schemas without the fault.
+"""Each check of the advisor: schemas with the problem, its fix, and similar schemas without the problem.
 
 Each file in ``cases`` is named after a check. ``-- Fault: OBJECT`` begins a schema with one finding, and
-``-- Similar: REASON`` a schema without one. Both can name versions of PostgreSQL.
+``-- Similar: REASON`` a schema without one. Both comments can name versions of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _CASE = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """A schema, and the object of the expected finding.
+    """A schema and the object that the expected finding names.
 
     :ivar object: None if there should be no finding.
-    :ivar title: the object, or why there should be no finding.
-    :ivar versions: major versions of PostgreSQL for which this is true.
+    :ivar title: the object, or the reason why there should be no finding.
+    :ivar versions: major versions of PostgreSQL with this expected result.
     """
 
     check: str
@@ -80,7 +80,7 @@ def name_of(case: Case) -> str:
 
 
 class Advised:
-    """A database that each case resets, and a connection of the advisor to it."""
+    """A database that each case resets, and the advisor's connection to the database."""
 
     def __init__(self, server: Server, database: Database, fetch: Fetch) -> None:
         self.database = database
@@ -90,13 +90,12 @@ class Advised:
         self._catalog = read_catalog(self._project)
 
     def create(self, case: Case) -> None:
-        """Create the schema of a case, or skip the test if this version of PostgreSQL is not meant."""
+        """Create the schema of a case, or skip the test if the case is for other versions of PostgreSQL."""
         if self._version not in case.versions:
             pytest.skip("this case is for other versions of PostgreSQL")
         self.database.execute(RESET + case.sql)
 
     def find(self, check: str) -> list[SchemaFinding]:
-        """Return the findings of a check."""
         found = advise(self._project, self._fetch, self._catalog)
         return [finding for finding in found if finding.check == check]
 
@@ -193,7 +192,7 @@ exception when others then
     return sqlerrm;
 end $$;
 """
-"""A function that runs a statement, undoes it, and returns its result."""
+"""Returns the result of a statement and rolls the statement back."""
 _ATTEMPT = """
 set role authenticated;
 set request.jwt.claims = '{"sub": "a"}';

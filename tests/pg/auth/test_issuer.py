@@ -1,4 +1,4 @@
-"""Keys of a project whose tokens are signed by an external issuer."""
+"""Public keys of an external issuer that signs the project's tokens."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def published() -> Published:
 
 @pytest.fixture
 def start(database: Database, reactor: Any, published: Published) -> Iterator[Start]:
-    """Return a function that starts a project with the keys at a path of a local issuer."""
+    """Return a function that starts a project with the key set at a path of a local issuer."""
     root = Resource()
     root.putChild(b"jwks.json", published)
     port = reactor.listenTCP(0, Site(root), interface="127.0.0.1")
@@ -85,7 +85,7 @@ async def test_project_reads_its_keys_from_their_url(start: Start) -> None:
 
 
 async def test_project_starts_without_its_keys(start: Start) -> None:
-    """Until the keys arrive, requests with a token get a 503 and other requests work."""
+    """Until the keys are fetched, requests with a token get a 503 and other requests work."""
     part = await start("elsewhere.json")
     with pytest.raises(TokenError) as refused:
         await authenticated_role(part)

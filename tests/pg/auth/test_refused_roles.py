@@ -74,14 +74,14 @@ async def test_other_roles_are_served(api: Service) -> None:
 
 @pytest.fixture(params=[("authenticator", "the login role of db-uri"), ("almighty", "a superuser")])
 def anonymous(request: pytest.FixtureRequest, api: Service, reactor: Any) -> Iterator[tuple[Service, str]]:
-    """Serve anonymous callers as a forbidden role; yield the service and the expected finding."""
+    """Serve anonymous callers as a forbidden role. Yield the service and the finding of ``check-config``."""
     role, description = request.param
     with serving(reactor, api.database, db_anon_role=role) as service:
         yield service, f"requests run as {role}, which is {description}: they are rejected"
 
 
 async def test_anonymous_callers_never_run_as_login_role_or_superuser(anonymous: tuple[Service, str]) -> None:
-    """``db-anon-role`` cannot bypass the rule, and ``check-config`` reports the setting."""
+    """``check-config`` also reports a ``db-anon-role`` that is forbidden."""
     service, expected = anonymous
     assert (await service.rest("GET", "item")).status == 403
     assert [finding.text for finding in inspect(service.project) if finding.wrong] == [expected]

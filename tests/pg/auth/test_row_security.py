@@ -1,7 +1,7 @@
-"""Grants and row level security in introspection and in data.
+"""Effects of grants and row level security on introspection and data.
 
-All tables have the same columns and rows. A table is named after the grants of the role ``anon``.
-Row 1 belongs to the caller, row 2 to another user.
+All tables have the same columns and rows. Their names describe the grants of the role ``anon``. Row 1 belongs
+to the caller, row 2 to another user.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Case:
     :ivar columns: columns of the object type.
     :ivar inserts, updates: columns of the input types, empty if the field does not exist.
     :ivar deletes: whether the delete field exists.
-    :ivar inserted: SQLSTATEs of inserting an own row and another user's row, None for success.
-    :ivar updated, deleted: IDs of the rows affected by a change of all rows, or the SQLSTATE.
-    :ivar moved: SQLSTATE of assigning the own row to another user, None for success.
+    :ivar inserted: SQLSTATEs of inserting a row for the caller and a row for another user, None for success.
+    :ivar updated, deleted: IDs of the rows that an unfiltered change affects, or the SQLSTATE.
+    :ivar moved: SQLSTATE of assigning the caller's row to another user, None for success.
     """
 
     name: str
@@ -258,7 +258,7 @@ async def test_role_updates_only_permitted_rows(service: Service, case: Case) ->
 
 
 async def test_role_cannot_reassign_rows_without_permission(service: Service, case: Case) -> None:
-    """``with check`` of an update policy decides."""
+    """The ``with check`` expression of the update policy decides."""
     if "owner" not in case.updates or "id" not in case.columns or case.updated == ():
         return
     response = await service.ask(
@@ -303,7 +303,7 @@ async def test_service_role_bypasses_policies(service: Service, case: Case) -> N
 async def test_change_without_returned_rows_needs_no_select_policy(
     service: Service, table: str, change: str
 ) -> None:
-    """PostgreSQL applies select policies only if a filter or the returned records read rows."""
+    """PostgreSQL applies select policies only if a filter or returned records read rows."""
     service.database.execute(f"delete from {table}; insert into {table} values (1, 'me'), (2, 'you')")
     assert (await service.data(f"mutation {{ r: {change} {{ affectedCount }} }}"))["r"] == {
         "affectedCount": 1
@@ -345,5 +345,5 @@ async def test_policies_use_the_claims_of_the_request(service: Service) -> None:
     )
     assert service.database.execute("select id, owner from all_policy") == [(5, "a user of authenticated")]
     assert await service.ids("all_policy", role="authenticated") == [5]
-    assert await service.ids("all_policy") == [], "the next request is not that user's"
+    assert await service.ids("all_policy") == [], "the next request does not run as that user"
     await service.execute("revoke all on all_policy from authenticated")

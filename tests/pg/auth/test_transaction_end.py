@@ -22,13 +22,11 @@ INSERT = "mutation ($id: Int) { insertIntoitemCollection(objects: [{id: $id}]) {
 
 @pytest.fixture
 def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a new database with the settings from the test's parameters."""
     with serving(reactor, server.create_database(SCHEMA), **request.param) as service:
         yield service
 
 
 def settings(end: str) -> list[dict[str, Any]]:
-    """Return settings for a transaction end, with and without prepared statements."""
     return [
         {"db_tx_end": TransactionEnd(end), "db_prepared_statements": prepared} for prepared in (True, False)
     ]
@@ -64,7 +62,7 @@ async def test_write_is_committed_or_rolled_back_as_configured(
 
 @pytest.mark.parametrize("api", settings("rollback"), indirect=True)
 async def test_deferred_constraints_are_checked_before_the_rollback(api: Service) -> None:
-    """A rolled back request fails like a committed one and leaves the connection clean."""
+    """The request fails as if it were committed, and the connection remains usable."""
     query = "mutation { insertIntoitemCollection(objects: [{id: 1, other: 9}]) { affectedCount } }"
     response = await api.ask(query)
     assert response.errors[0]["extensions"]["code"] == "23503"

@@ -1,4 +1,4 @@
-"""Settings applied before a transaction's statements: isolation level, role settings, function settings."""
+"""Settings that are applied at the start of a transaction: isolation level, role and function settings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_message_runs_at_its_isolation_level(
 
 @pytest.mark.parametrize("prepared", [True, False])
 async def test_message_can_apply_any_number_of_settings(make_pool: MakePool, prepared: bool) -> None:
-    """A call of a PostgreSQL function is limited to 100 arguments; a message may have more settings."""
+    """PostgreSQL limits a function call to 100 arguments, so one call could not apply all settings."""
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     settings = (*[(f"app.s{number}", f"'{number}") for number in range(250)], ("app.s3", "last"))
@@ -103,7 +103,7 @@ async def show_settings(
 async def test_role_settings_apply_including_the_isolation_level(
     make_pool: MakePool, counters: Database, prepared: bool, end: TransactionEnd
 ) -> None:
-    """``alter role … set default_transaction_isolation`` applies to the same transaction."""
+    """``alter role … set default_transaction_isolation`` applies to the role's own transactions."""
     pool = make_pool(uri=counters.uri, size=2, prepared_statements=prepared)
     await pool.start()
     run, catalog = transactions(pool, counters, db_tx_end=end)
@@ -167,7 +167,7 @@ async def test_response_settings_are_reset_after_the_request(make_pool: MakePool
 
 
 async def test_time_zone_setting_applies_to_the_transaction(pool: Pool) -> None:
-    """``Prefer: timezone`` uses such a setting."""
+    """``Prefer: timezone`` is implemented with this setting."""
     text = "select '2024-01-01T00:00:00Z'::timestamptz::text"
     sent = Message("anon", (("TimeZone", "Asia/Tokyo"),), (Bound(Statement(text, ())),))
     assert await pool.run(sent) == [("2024-01-01 09:00:00+09",)]

@@ -47,7 +47,6 @@ create table api.user_of (color api.color, colors api.color[]);
 
 @pytest.fixture
 def granted(server: Server) -> Iterator[Database]:
-    """Yield a database with objects and nested roles."""
     database = server.create_database(OBJECTS)
     database.execute(SETUP)
     yield database
@@ -81,7 +80,6 @@ def random_grants(choose: random.Random) -> str:
 
 
 def postgres_privileges(database: Database) -> dict[tuple[str, ...], bool]:
-    """Ask PostgreSQL for all privileges in one query."""
     return {
         tuple(key): allowed
         for key, allowed in database.execute(
@@ -118,7 +116,6 @@ def postgres_privileges(database: Database) -> dict[tuple[str, ...], bool]:
 
 
 def our_privileges(database: Database) -> dict[tuple[str, ...], bool]:
-    """Compute the same privileges from the catalog."""
     catalog = load_catalog(database.uri, "api")
     color = {column.name: column.type for column in table_named(catalog, "user_of", "api").columns}
     privileges: dict[tuple[str, ...], bool] = {}
@@ -143,7 +140,7 @@ def our_privileges(database: Database) -> dict[tuple[str, ...], bool]:
 
 
 def test_privileges_match_postgresqls_for_random_grants(granted: Database) -> None:
-    """Covers owners, PUBLIC, memberships, NOINHERIT, read-all, write-all and superusers."""
+    """Covers owners, PUBLIC, memberships, NOINHERIT, pg_read_all_data, pg_write_all_data and superusers."""
     for seed in range(12):
         statements = random_grants(random.Random(seed))
         granted.execute(statements)

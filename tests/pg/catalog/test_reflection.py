@@ -125,7 +125,6 @@ def catalog(server: Server) -> Iterator[Catalog]:
 
 @pytest.fixture(scope="module")
 def functions(server: Server) -> Iterator[Catalog]:
-    """Reflect a schema of functions."""
     database = server.create_database(FUNCTIONS)
     yield load_catalog(database.uri, "api")
     server.drop_database(database)
@@ -207,7 +206,7 @@ def test_columns_are_in_order_with_their_attributes(catalog: Catalog) -> None:
 
 
 def test_domain_is_resolved_to_its_base_type(catalog: Catalog) -> None:
-    """The inner domain sets the length, the outer domain NOT NULL."""
+    """The length comes from the inner domain, and NOT NULL from the outer domain."""
     account = table_named(catalog, "account", "api")
     code = column_named(account, "code")
     type_ = catalog.types[code.type]
@@ -255,7 +254,7 @@ def test_unique_keys_include_constraints_and_complete_indexes(catalog: Catalog) 
 
 
 def test_large_tables_and_unique_columns_are_detected(server: Server) -> None:
-    """PostgreSQL does not enforce a parent's key for rows of inheriting tables."""
+    """A key is not unique if the table has child tables: PostgreSQL does not enforce it for their rows."""
     database = server.create_database(
         """create table few (id int primary key); insert into few select generate_series(1, 50);
         create table many (id int primary key); insert into many select generate_series(1, 5000); analyze;
@@ -406,7 +405,7 @@ def test_only_roles_that_the_login_role_may_assume_are_reflected(database: Datab
         assert oids["reflect_group"] not in loner.grantees
         assert "reflect_stranger" not in catalog.roles
         assert {"anon", "authenticated", "service_role", "authenticator"} <= catalog.roles.keys()
-        # Only a superuser may set log_statement, so it would fail every request.
+        # Only a superuser may set log_statement, so applying it would fail every request.
         assert dict(member.settings) == {"statement_timeout": "9s", "app.name": "a=b"}
         assert not member.superuser
     finally:
@@ -432,7 +431,7 @@ def test_empty_database_has_an_empty_catalog(database: Database) -> None:
 
 
 def test_pg_catalog_can_be_reflected(database: Database) -> None:
-    """It has tables and functions of every unusual kind."""
+    """The schema has tables and functions of unusual kinds."""
     catalog = load_catalog(database.uri, "pg_catalog", "information_schema")
     assert table_named(catalog, "pg_class", "pg_catalog").unique_keys
     assert len(catalog.functions) > 1000

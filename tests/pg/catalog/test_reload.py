@@ -28,7 +28,7 @@ EVENT_TRIGGER = files("dataapi.catalog").joinpath("event_trigger.sql").read_text
 
 @pytest.fixture
 def watch(make_pool: Callable[..., Pool], reactor: Any, database: Database) -> Iterator[Watch]:
-    """Return a function that starts a watcher of this test's database, and stop all at the end."""
+    """Yield a function that starts a watcher. All watchers are stopped after the test."""
     watchers: list[CatalogWatcher] = []
 
     async def start(
@@ -47,7 +47,7 @@ def watch(make_pool: Callable[..., Pool], reactor: Any, database: Database) -> I
 
 
 def names(watcher: CatalogWatcher) -> set[str]:
-    """Return the names of the tables in the watcher's catalog."""
+    """Return the names of tables in the watcher's catalog."""
     assert watcher.current is not None
     return {table.name for table in watcher.current.tables.values()}
 
@@ -92,7 +92,6 @@ async def test_notification_reloads_the_settings_of_roles(
 
 
 def has_table(watcher: CatalogWatcher, table: str) -> bool:
-    """Return whether the watcher's catalog has a table."""
     return table in names(watcher)
 
 
@@ -183,7 +182,7 @@ async def test_watcher_creates_nothing_in_the_database(watch: Watch, database: D
 def test_event_triggers_that_announce_changes_are_recognized(
     database: Database, trigger: str, announced: bool
 ) -> None:
-    """The second one is from PostgREST's documentation."""
+    """The second event trigger is from PostgREST's documentation."""
     database.execute(trigger)
     assert database.execute(EVENT_TRIGGER_EXISTS.replace("$1", "'pgrst'")) == [(announced,)]
 

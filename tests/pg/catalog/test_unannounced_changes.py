@@ -28,13 +28,13 @@ grant all on note, tag to anon;
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each request compare the catalog, regardless of the time of the last comparison."""
+    """Make each request compare the catalog, regardless of the time of the last comparison."""
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", 0.0)
 
 
 @pytest.fixture
 def restored(service: Service) -> Service:
-    """Return the service with its original database and an outdated catalog."""
+    """Recreate the schema; the service's catalog is outdated."""
     service.database.execute(
         f"drop schema public cascade; create schema public; grant usage on schema public to public; {SCHEMA}"
     )
@@ -42,7 +42,7 @@ def restored(service: Service) -> Service:
 
 
 def count_fetches(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the watcher's queries from now on, and return the list of them."""
+    """Return a list that collects the watcher's queries from now on."""
     queries: list[str] = []
     fetch = service._watcher._fetch
 
@@ -243,7 +243,7 @@ async def test_membership_takes_effect_immediately(restricted: Service) -> None:
 async def test_concurrent_rejections_share_queries_of_grants(
     restricted: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flood of rejected requests must not become a flood of queries."""
+    """Many rejected requests must not cause as many queries."""
     restricted.database.execute("grant usage on schema public to anon")
     await restricted.reload()
     queries = count_fetches(restricted, monkeypatch)
@@ -252,7 +252,7 @@ async def test_concurrent_rejections_share_queries_of_grants(
     responses = await defer.gatherResults([defer.ensureDeferred(each) for each in flood])
     assert {response.status for response in responses} == {401}
     assert set(queries) == {GRANTS_QUERY}
-    assert len(queries) <= 6, "one for the first rejection, then one for each table"
+    assert len(queries) <= 6, "one query for the first rejection, then one for each table"
     assert restricted.catalog.generation == generation
 
 
@@ -284,7 +284,7 @@ async def test_reload_without_changes_keeps_cached_plans(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def use() -> int:
-        """Send one request of each kind and return the number of plans created so far."""
+        """Send requests to GraphQL, REST and OpenAPI, and return the number of plans created so far."""
         await service.data("{ noteCollection { edges { node { id } } } }")
         assert (await service.rest("GET", "note?select=id")).status == 200
         assert (await service.rest("GET", "")).status == 200
@@ -301,7 +301,7 @@ async def test_reload_without_changes_keeps_cached_plans(
 def test_role_settings_in_another_database_do_not_change_the_fingerprint(
     server: Server, service: Service
 ) -> None:
-    """Otherwise one setting would reload the catalogs of all projects of a cluster."""
+    """Otherwise one setting would reload the catalogs of all projects in the cluster."""
     own, other = service.database, server.create_database()
     (before, _), *_ = own.execute(FINGERPRINT)
     setting = "alter role authenticator in database {} set app.mood = 'calm'"

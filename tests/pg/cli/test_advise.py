@@ -35,7 +35,6 @@ def advise(uri: str, *arguments: str) -> tuple[int, str, str]:
 
 
 def found(uri: str, *arguments: str) -> list[dict[str, Any]]:
-    """Return the findings, as JSON."""
     status, output, errors = advise(uri, "--format", "json", *arguments)
     findings: list[dict[str, Any]] = json.loads(output)["findings"]
     assert (status, errors) == (int(bool(findings)), "")
@@ -134,7 +133,7 @@ def test_anonymous_role_of_the_configuration_is_used(
 
 
 def test_fixes_in_the_guide_are_those_of_the_findings(server: Server, database: Database) -> None:
-    """The first example of each section causes the finding, and the second one is its fix."""
+    """The first example of each section causes the finding, and the second example fixes it."""
     examples = {}
     for check in CHECKS:
         section = documents.blocks(documents.chapter(PAGE, check))

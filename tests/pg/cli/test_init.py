@@ -28,7 +28,7 @@ ROLES = (
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Server]:
-    """Return a server that requires a password of the login role."""
+    """Return a server that requires a password from the login role."""
     server = Server()
     try:
         server.create()
@@ -55,7 +55,6 @@ def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dataapi(*arguments: str) -> tuple[int, str, str]:
-    """Run the command and return its exit code, output and errors."""
     output, errors = io.StringIO(), io.StringIO()
     code = run(arguments, {}, output, errors)
     return code, output.getvalue(), errors.getvalue()

@@ -1,4 +1,4 @@
-"""``dataapi schema``, and persisted documents in ``dataapi check-config``."""
+"""``dataapi schema``, and how ``dataapi check-config`` checks persisted documents."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_schema_is_limited_to_the_roles_privileges(shop: Database) -> None:
 
 
 def test_schema_does_not_depend_on_the_order_of_objects(shop: Database, server: Server) -> None:
-    """Users compare printed schemas as text."""
+    """Users compare printed schemas with diff."""
     first = print_schema_of(environ(shop), "--role", "service_role")
     assert print_schema_of(environ(shop), "--role", "service_role") == first
     create, *rest = SHOP.split("create table secret (id int primary key);")

@@ -1,4 +1,4 @@
-"""Lists for terminals and for programs, and output that cannot be written."""
+"""Lists printed to terminals and to pipes, and errors when output cannot be written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOUR = re.compile(r"\x1b\[\d+m")
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Database:
-    """Return a database in which webhooks may be migrated."""
+    """Return a database in which the webhooks schema may be created."""
     created = server.create_database()
     allow_migrations(created)
     return created

@@ -1,4 +1,4 @@
-"""``dataapi types``: its output, its check of a file, and its errors."""
+"""``dataapi types``: output, comparison with a file, and errors."""
 
 from __future__ import annotations
 

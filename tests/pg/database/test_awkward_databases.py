@@ -31,7 +31,6 @@ CHILD = """id t1 t2 t3 t4 item { t1 label t3 } parents { t2 t3 label }
 
 @pytest.fixture(scope="module")
 def named(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve tables whose columns have short names."""
     with serving(reactor, server.create_database(NAMES)) as service:
         yield service
 

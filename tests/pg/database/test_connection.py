@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.direct("a pooler may not support prepared statements")
 
 ACTIVE = "select count(*) from pg_stat_activity where pid = %s and state = 'active'"
-"""Whether a server process runs a statement. Until then there is nothing to cancel."""
+"""Counts 1 if the server process runs a statement. Otherwise, there is nothing to cancel."""
 SLOW = [Step(b"select pg_sleep(600)")]
 
 
 @pytest.fixture
 def connection(database: Database, reactor: Any) -> Iterator[Connection]:
-    """Return an open connection."""
     new = Connection(reactor)
     parameters = address.parameters(database.uri)
     pytest_twisted.blockon(defer.Deferred.fromCoroutine(new.open(parameters, 10)))
@@ -145,7 +144,7 @@ async def test_invalid_parameter_differs_from_a_cast_error(
     connection: Connection, server: Server, text: bytes, at_value: bool
 ) -> None:
     if server.version < 14:
-        pytest.skip("PostgreSQL 13 does not tell")
+        pytest.skip("PostgreSQL 13 reports the same error for both")
     with pytest.raises(psycopg.Error) as caught:
         await connection.send([prepared_step(text, b"x")])
     error = errors.from_postgres(caught.value, anonymous=True)

@@ -156,7 +156,7 @@ def test_programs_in_an_inaccessible_folder_are_copied(
 ) -> None:
     binaries = find_binaries()
     if not binaries.package:
-        pytest.skip("the programs are the machine's, not the embedded extra's")
+        pytest.skip("the tests use this machine's programs, not those of the extra")
     closed = tmp_path_factory.mktemp("closed")
     origin = Path(os.path.commonpath([folder.parent for folder in binaries.package]))
     for folder in binaries.package:

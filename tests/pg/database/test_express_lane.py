@@ -1,4 +1,4 @@
-"""Short statements that share connections."""
+"""The express lane: short statements share connections."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SELECT = Statement("select count(*) from t where id = $1", ("int",))
 
 @pytest.fixture
 def lane(make_pool: MakePool) -> Pool:
-    """Return a started pool of four connections in which all messages that can share two of them."""
+    """Return a started pool. All shareable messages run on two of its four connections."""
     pool = make_pool(size=4, lane="always")
     pytest_twisted.blockon(running(pool.start()))
     return pool
@@ -63,13 +63,13 @@ def _run(pool: Pool, statement: Statement, *values: str, **named: Any) -> defer.
 
 
 async def until_shared(pool: Pool, statement: Statement) -> None:
-    """Run a statement, two at a time, until it shares connections."""
+    """Run pairs of a statement until the pool runs it in the express lane."""
     while not pool.figures().lane.shared:
         await defer.gatherResults([_run(pool, statement) for _ in range(2)])
 
 
 async def _outcomes(deferreds: list[defer.Deferred[Any]]) -> list[Any]:
-    """Return the result or the error of each."""
+    """Return the result or error of each Deferred."""
     return [
         result if done else result.value
         for done, result in await defer.DeferredList(deferreds, consumeErrors=True)
@@ -84,7 +84,7 @@ async def test_messages_of_many_callers_share_two_connections(lane: Pool) -> Non
     ]
     results = await defer.gatherResults([running(lane.run(one)) for one in messages])
     assert results == [[(f"{one.role} {number} {one.role}",)] for number, one in enumerate(messages)]
-    # On a slow machine, some messages exceed the time limit, or wait too long for the lane.
+    # On a slow machine, some messages run or wait too long for the express lane.
     assert lane.figures().lane.shared > len(messages) / 2
 
 
@@ -282,7 +282,7 @@ async def test_pool_without_a_lane_shares_no_connections(
 
 
 async def test_each_acknowledged_write_takes_effect_once(lane: Pool, database: Database) -> None:
-    """Errors, slow statements, settings left behind, cancellations and lost connections at random."""
+    """Statements fail, are slow, leave settings behind, are cancelled or lose their connection at random."""
     database.execute(ROWS + LOSS)
     disturbances = [Statement(f"select {text}", ()) for text in ALTERATIONS.values()]
     disturbances += [

@@ -1,4 +1,4 @@
-"""A server that no longer responds but closes no connection."""
+"""A server stops responding without closing its connections."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def frozen_server(server: Server) -> Iterator[None]:
 
 
 async def started_pool(make_pool: MakePool, database: Database, size: int, **options: Any) -> Pool:
-    """Return a pool whose connections are all open and free."""
     uri = f"{database.uri}?connect_timeout=3"
     pool = make_pool(uri=uri, size=size, backoff=EAGER, **options)
     await pool.start()
@@ -65,7 +64,6 @@ async def started_pool(make_pool: MakePool, database: Database, size: int, **opt
 
 
 def sleeping(database: Database) -> int:
-    """Count the statements that sleep on the server."""
     [(count,)] = database.execute(
         "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"
     )
@@ -73,7 +71,6 @@ def sleeping(database: Database) -> int:
 
 
 async def recovers(reactor: Any, pool: Pool) -> None:
-    """Wait until the pool works again."""
     await until(reactor, lambda: pool.available)
     assert await pool.run(message("select 1")) == [(1,)]
 

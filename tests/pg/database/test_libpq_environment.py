@@ -29,7 +29,7 @@ def environment(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> str:
-    """Set the variables that name this test's database."""
+    """Set libpq's environment variables for this test's database."""
     hosts = {"address": "127.0.0.1", "name": "localhost", "socket": str(server.folder)}
     if request.param == "service":
         (tmp_path / "services").write_text(f"[here]\nhost=localhost\nport={server.port}\n", "utf-8")

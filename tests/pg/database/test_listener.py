@@ -20,14 +20,13 @@ pytestmark = pytest.mark.direct("a pooler forwards no notifications")
 
 
 class Received:
-    """Calls that a listener made."""
+    """Records the calls of a listener."""
 
     def __init__(self) -> None:
         self.notifications: list[tuple[str, str]] = []
         self.reconnects = 0
 
     def notified(self, channel: str, payload: str) -> None:
-        """Record a notification. The payload "trouble" raises an error."""
         self.notifications.append((channel, payload))
         if payload == "trouble":
             raise ValueError(payload)

@@ -90,7 +90,7 @@ async def test_temporal_key_identifies_rows(periods: Service) -> None:
 
 
 async def test_temporal_key_is_no_upsert_target(periods: Service) -> None:
-    """PostgreSQL supports no ``on conflict`` for it: GraphQL omits the key, REST returns the error."""
+    """PostgreSQL has no ``on conflict`` for temporal keys: GraphQL omits the key, REST returns the error."""
     sdl = print_schema(periods.schema().schema)
     assert "enum bookingConflictConstraint" in sdl
     assert "enum roomConflictConstraint" not in sdl
@@ -109,7 +109,7 @@ async def test_foreign_key_with_a_period_is_no_relationship(periods: Service) ->
 
 @pytest.fixture
 def limited(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a function that exceeds its transaction_timeout."""
+    """Serve a function that exceeds its own transaction_timeout."""
     if server.version < 17:
         pytest.skip("needs PostgreSQL 17")
     database = server.create_database(

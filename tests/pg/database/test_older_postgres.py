@@ -1,4 +1,4 @@
-"""A PostgreSQL version that is too old is rejected with the reason."""
+"""Servers with an unsupported PostgreSQL version are rejected with a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection pool while its connections live."""
+"""Statements, transactions and limits of a connection pool."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_any_storable_text_is_returned_unchanged(pool: Pool, value: str, c
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-async def test_values_are_cast_to_the_types_of_their_slots(make_pool: MakePool, prepared: bool) -> None:
+async def test_values_are_cast_to_their_parameter_types(make_pool: MakePool, prepared: bool) -> None:
     pool = make_pool(size=1, prepared_statements=prepared)
     await pool.start()
     sent = message(

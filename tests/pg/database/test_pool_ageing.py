@@ -41,7 +41,7 @@ async def test_surplus_idle_connections_are_closed(
             await occupy(pool, 4, reactor)
             await until(reactor, lambda: pool.figures().open == 1)
         connections = "select count(*) from pg_stat_activity where usename = 'authenticator' and datname = %s"
-        # The remaining one and the control connection for cancel requests.
+        # The remaining connection and the control connection for cancel requests.
         await until(reactor, lambda: database.execute(connections, (database.name,)) == [(2,)])
         assert await pool.run(message("select 1")) == [(1,)]
     finally:

@@ -137,7 +137,7 @@ async def test_readiness_and_check_config_accept_prepared_statements(
 async def test_statements_with_comments_are_not_prepared(
     through_pooler: Database, make_pool: Callable[..., Pool]
 ) -> None:
-    """A comment of each request would make each statement's text different."""
+    """Comments differ per request, so every statement would have a different text."""
     pool = make_pool(uri=through_pooler.uri, size=1, comments=True)
     await pool.start()
     opening = "select count(*)::int from pg_prepared_statements where statement like '%set_config(''role''%'"

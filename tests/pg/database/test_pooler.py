@@ -1,4 +1,4 @@
-"""A pooler in front of PostgreSQL, and advice on settings that do not suit it."""
+"""Behavior behind PgBouncer, and findings about settings that do not work with PgBouncer."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ ADVICE = "db-uri connects to a pooler in transaction mode: set {}"
 
 @pytest.fixture(params=["session", "transaction"])
 def mode(request: pytest.FixtureRequest) -> str:
-    """Return each of PgBouncer's supported modes."""
+    """Run the test in each supported pool mode of PgBouncer."""
     return str(request.param)
 
 
 @pytest.fixture
 def through_pooler(server: Server, database: Database, mode: str) -> Iterator[Database]:
-    """Return this test's database behind a pooler in that mode."""
+    """Return this test's database behind PgBouncer in the test's pool mode."""
     with pooled(server, database, mode) as pooler:
         yield pooler
 
@@ -65,7 +65,7 @@ async def test_pooler_that_loses_prepared_statements_is_detected(
 async def test_statement_of_a_disconnected_caller_is_cancelled(
     through_pooler: Database, database: Database, mode: str, make_pool: Callable[..., Pool], reactor: Any
 ) -> None:
-    """A pooler has its own process numbers, so the cancel request must go through it."""
+    """A pooler has its own process numbers, so the cancel request must go through the pooler."""
     pool = make_pool(
         uri=through_pooler.uri, size=1, prepared_statements=mode == "session", search_path=("public",)
     )
@@ -149,7 +149,7 @@ async def test_forced_prepared_statements_fail_but_are_never_confused(
 async def test_each_new_connection_detects_a_pooler(
     server: Server, database: Database, make_pool: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The address may later change from PostgreSQL to a pooler."""
+    """The host of ``db-uri`` may later lead to a pooler instead of PostgreSQL."""
     prepared = message("select count(*)::int from pg_prepared_statements where name like 'p%'")
     detected: list[bool] = []
     with pooled(server, database, "transaction") as through_pooler:
@@ -316,8 +316,8 @@ def one_session(server: Server, database: Database) -> Iterator[Database]:
 
 
 def session_state(database: Database) -> object:
-    """Return the role and session settings that another client of the pooler gets."""
-    # The pooler itself passes on the name of the last program.
+    """Return the role and session settings of the pooler's next client."""
+    # PgBouncer itself sets the application name of the last client.
     query = "select name, setting from pg_settings where source = 'session' and name <> 'application_name'"
     with connected(database.uri) as fetch:
         return fetch("select current_user", ()), fetch(query, ())
@@ -333,7 +333,7 @@ async def test_server_watch_does_not_change_the_role_of_others(one_session: Data
 
 
 def test_reading_stored_settings_does_not_change_those_of_others(one_session: Database) -> None:
-    """Our statement timeout would cancel statements of other programs behind the same pooler."""
+    """Our statement timeout would otherwise cancel statements of other clients of the pooler."""
     one_session.execute("create function made() returns void language sql as $$ select $$")
     before = session_state(one_session)
     for function in (None, "made"):

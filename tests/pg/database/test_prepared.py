@@ -30,24 +30,22 @@ select count(*), count(*) filter (
     where (to_jsonb(p) ->> 'generic_plans')::int + (to_jsonb(p) ->> 'custom_plans')::int > 1
 ) from pg_prepared_statements as p where statement <> 'reset all' and position($$'none'$$ in statement) = 0
 """
-"""The numbers of prepared statements and of reused ones.
+"""Counts prepared statements, and prepared statements that were executed several times.
 
-Statements that reset settings and start this query do not count.
+RESET ALL and the statement that precedes this query are excluded.
 """
 
 OPENING = 1
-"""The statement that sets the role and settings is prepared, too."""
+"""One prepared statement sets the role and settings."""
 
 
 async def single(make_pool: MakePool) -> Pool:
-    """Return a started pool of one connection."""
     pool = make_pool(size=1)
     await pool.start()
     return pool
 
 
 def message_of(statement: Statement, *values: str | None, role: str = "anon") -> Message:
-    """Return a message with one statement."""
     return Message(role, (), (Bound(statement, values),))
 
 
@@ -101,7 +99,7 @@ async def test_least_recently_used_statements_are_deallocated(
     for number in range(30):
         assert await pool.run(message_of(Statement(f"select {number}", ()))) == [(number,)]
         await pool.run(message_of(reused))
-    # One of them resets settings.
+    # One of the five prepared statements is RESET ALL, which NAMES excludes.
     assert await pool.fetch(NAMES) == [(5 - 1, used_again(server, OPENING + 1))]
 
 

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.direct("a pooler holds its clients while the server is 
 
 
 def sleeping(database: Database) -> int:
-    """Count the statements that sleep on the server."""
     rows = database.execute(
         "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"
     )
@@ -61,7 +60,7 @@ async def test_terminated_idle_connections_are_replaced(
 async def test_pool_recovers_while_backends_are_killed(
     make_pool: MakePool, server: Server, database: Database, reactor: Any
 ) -> None:
-    """Meanwhile every request gets its own result or 503."""
+    """While backends are killed, every request gets its own result or 503."""
     expected = {"answered", 503}
     pool = make_pool(size=4, backoff=Backoff(random=lambda: 0.0))
     await pool.start()
@@ -84,7 +83,7 @@ async def test_pool_recovers_while_backends_are_killed(
     while kills < 10 or not outcomes >= expected:
         kills += 1
         await threads.deferToThread(server.terminate_backends, database)
-        # Allow more time for a result after each attempt.
+        # Wait a little longer after each kill, so that some requests succeed.
         await task.deferLater(reactor, kills / 500)
     killing = False
     await defer.gatherResults(clients)
@@ -159,7 +158,7 @@ def black_hole() -> Iterator[int]:
 async def test_connecting_does_not_block_and_obeys_connect_timeout(
     make_pool: MakePool, black_hole: int, reactor: Any
 ) -> None:
-    """We time connections ourselves because libpq ignores ``connect_timeout`` if asynchronous."""
+    """The pool implements ``connect_timeout``, because libpq ignores it in asynchronous connections."""
     pool = make_pool(uri=f"postgresql://nobody@127.0.0.1:{black_hole}/none?connect_timeout=1")
     starting = running(pool.start())
     ticks = 0
@@ -185,7 +184,6 @@ async def test_pool_can_be_stopped_while_connecting(
 
 
 def with_hosts(database: Database, *others: str) -> str:
-    """Return the database's URI with other hosts before its own."""
     own = database.uri.split("@")[1].split("/")[0]
     return database.uri.replace(own, ",".join([*others, own]))
 

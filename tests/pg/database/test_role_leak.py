@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from support.postgres import Database
 
 WHO_AM_I = "select current_user::text, current_setting('request.jwt.claims', true)"
-# Simulates any statement that has just ended when the cancel request arrives.
+# Has the effect of a statement that ends just before the cancel request arrives.
 BODY = "begin begin perform pg_sleep(10); exception when query_canceled then null; end"
 HARD_TO_CANCEL = f"do $$ {BODY}; end $$"
 
@@ -145,7 +145,7 @@ async def test_no_identity_leaks_if_many_clients_disconnect(
 
     await defer.gatherResults([running(client()) for _ in range(12)], consumeErrors=True)
     assert sum(outcomes.values()) == RUNS
-    # No caller got another one's cancellation (57014), and each outcome was frequent.
+    # No caller's statement was cancelled for another caller (57014), and each outcome was frequent.
     assert set(outcomes) == {"answered", "cancelled", "fail: 22012"}
     assert min(outcomes.values()) > RUNS / 20
     # A shared statement is not cancelled.
@@ -163,7 +163,6 @@ async def test_no_identity_leaks_if_many_clients_disconnect(
 
 
 def claims(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the settings with a caller's claims."""
     return (("request.jwt.claims", text),)
 
 

@@ -26,7 +26,6 @@ SHOW = "select current_setting($1)"
 
 @pytest.fixture(params=["prepared", "inlined"])
 def single(request: pytest.FixtureRequest, make_pool: MakePool) -> Pool:
-    """Return a started pool of one connection."""
     pool = make_pool(size=1, prepared_statements=request.param == "prepared", search_path=("public",))
     pytest_twisted.blockon(defer.Deferred.fromCoroutine(pool.start()))
     return pool
@@ -49,15 +48,15 @@ async def test_session_setting_of_a_caller_does_not_reach_the_next(
     single: Pool, name: str, poison: str, expected: str, reader: str
 ) -> None:
     assert await single.run(message(SET, name, poison)) == [(poison,)]
-    # The daemon's own SQL only sees objects of pg_catalog.
+    # The daemon's own SQL runs with the search path pg_catalog.
     internal = (name, reader) == ("search_path", "own")
     assert await read_setting(single, name, reader) == ("pg_catalog" if internal else expected)
-    # PgBouncer restores some of these for its client, so the pool replaces the connection.
+    # PgBouncer restores some settings in later sessions, so the pool replaces the connection.
     assert single.figures().connects == 1 or single.pooled
 
 
 async def read_setting(pool: Pool, name: str, reader: str) -> str:
-    """Return the setting that the next caller gets."""
+    """Return the value of a setting for the pool's next caller."""
     query = message(SHOW, name)
     if reader == "stream":
         [row] = [row async for rows in pool.stream(query) for row in rows]
@@ -142,7 +141,7 @@ async def test_session_role_of_a_caller_does_not_reach_the_next(single: Pool) ->
 
 
 async def test_changed_client_encoding_is_rejected(single: Pool) -> None:
-    """The server would decode the next message in that encoding."""
+    """The server would decode the next message with the changed encoding."""
     with pytest.raises(DatabaseError, match="client_encoding was changed"):
         await single.run(message(SET, "client_encoding", "LATIN1"))
     assert await single.run(message("select $1, length($1)", "é")) == [("é", 1)]
@@ -189,7 +188,7 @@ CHOSEN = "select setting, source from pg_settings where name = $1"
 
 @pytest.mark.direct("a pooler does not forward options")
 async def test_sessions_start_with_the_settings_of_messages(make_pool: MakePool, database: Database) -> None:
-    """The daemon's own SQL has only the login role's statement timeout."""
+    """The daemon's own SQL runs with the login role's statement timeout only."""
     database.execute("create schema one")
     pool = make_pool(size=2, search_path=("one", "public"), statement_timeout=5.0)
     await pool.start()

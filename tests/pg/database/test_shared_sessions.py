@@ -1,4 +1,4 @@
-"""The daemon's own statements leave nothing in a session that a pooler passes on to another program."""
+"""The daemon's own statements leave no state in sessions that a pooler shares with other clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ union all select 'locks ' || objid from pg_locks where locktype = 'advisory' and
 
 @contextmanager
 def both_sessions(database: Database) -> Iterator[list[Any]]:
-    """Hold both sessions of the pooler until the block ends, and return a connection for each."""
+    """Yield connections that occupy both sessions of the pooler until the block ends."""
     with closing(psycopg2.connect(database.uri)) as first, closing(psycopg2.connect(database.uri)) as second:
         for connection in (first, second):
             with connection.cursor() as cursor:
@@ -56,7 +56,7 @@ def through_pooler(server: Server, database: Database) -> Iterator[Database]:
 
 
 def leftovers(database: Database) -> str:
-    """Return the state that another program finds in the pooler's sessions."""
+    """Return the state that another client finds in the pooler's sessions."""
     state = []
     with both_sessions(database) as connections:
         for connection in connections:

@@ -1,4 +1,4 @@
-"""Results are streamed in batches, under the caller's role."""
+"""Results are streamed in batches under the caller's role."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ BATCH = 10_000
 
 
 def numbers(count: int, **options: Any) -> Message:
-    """Return a message that reads this many rows."""
     return message(NUMBERS, str(count), types=("int",), **options)
 
 

@@ -26,7 +26,7 @@ EAGER = Backoff(longest=0.3, random=lambda: 0.0)
 
 
 def next_lineage(database: Database) -> Lineage:
-    """Return the lineage of a standby after its promotion."""
+    """Return the lineage that a standby of this server would have after promotion."""
     [(system, timeline)] = database.execute(
         "select system_identifier, timeline_id from pg_control_system(), pg_control_checkpoint()"
     )
@@ -34,7 +34,7 @@ def next_lineage(database: Database) -> Lineage:
 
 
 def connections(database: Database) -> int:
-    """Count the connections to the database other than this one."""
+    """Count the other connections to the database."""
     [(count,)] = database.execute(
         "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
     )

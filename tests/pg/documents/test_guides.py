@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 GUIDES = [name for name in documents.names() if name.startswith("docs/guides/")]
 SECRETS = {
     "db-uri": "postgresql://authenticator@127.0.0.1/app",
-    "jwt-secret": "a secret of this test, 32 characters and more",
+    "jwt-secret": "a secret for this test, 32 characters or more",
     "publishable-keys": "sb_publishable_of_this_test",
     "secret-keys": "sb_secret_of_this_test",
 }
 DISTRIBUTED = documents.read("tests/scale/distribute.sql").splitlines()
-"""Statements that need a cluster; the tests of tests/scale run them."""
+"""Statements that need a Citus cluster; tests/scale runs them."""
 NOTE = "create table note (id int primary key, owner text, body text);"
 
 
@@ -62,7 +62,7 @@ def test_configurations_of_guides_are_valid(guide: str, tmp_path: Path) -> None:
 def test_nginx_configuration_is_valid(tmp_path: Path) -> None:
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None or os.geteuid() != 0:
-        pytest.skip("nginx is not installed, or cannot be tried without root")
+        pytest.skip("nginx is not installed, or cannot be tested without root")
     server = re.sub("    ssl_.*\n", "", documents.read("etc/nginx.conf")).replace(
         "443 ssl http2", f"127.0.0.1:{free_port()}"
     )

@@ -46,7 +46,6 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)#]*)(?:#([^)]+))?\)")
 
 @pytest.fixture(scope="module")
 def demo(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the demo's database with every feature enabled."""
     database = server.create_database(DEMO_SQL)
     with serving(reactor, database, graphql_features=frozenset(FEATURES)) as service:
         yield service
@@ -54,7 +53,7 @@ def demo(server: Server, reactor: Any) -> Iterator[Service]:
 
 def test_every_feature_is_documented() -> None:
     assert set(re.findall(r"^\*\*`(\w+)`\*\*", GRAPHQL_PAGE, re.MULTILINE)) == set(FEATURES)
-    # Subscriptions need a stream: tests/pg/live/test_clients.py runs the example of docs/live.md.
+    # tests/pg/live/test_clients.py runs the example of subscriptions, because it needs a stream.
     assert {name for name, _ in EXAMPLES} == {*FEATURES} - {"jsonFilters", "subscriptions"}
 
 
@@ -63,7 +62,7 @@ def test_demo_enables_every_feature() -> None:
 
 
 EXPECTED: dict[str, Any] = {
-    # The row exists: its name is updated.
+    # The row already exists, so its name is updated.
     "upsert": {"insertIntoAccountCollection": {"records": [{"id": 1, "lastName": "Lovelace"}]}},
     "relationFilters": {
         "accountCollection": {"edges": [{"node": {"firstName": "Bruno"}}]},
@@ -91,7 +90,7 @@ EXPECTED: dict[str, Any] = {
             ]
         }
     },
-    # Totals of each blog's released posts; the post with 17 claps is excluded.
+    # Totals of each blog's released posts, except the post with 17 claps.
     "groupBy": {
         "blogPostCollection": {
             "groupBy": [
@@ -105,12 +104,11 @@ EXPECTED: dict[str, Any] = {
     },
     "fullText": {"blogPostCollection": {"edges": [{"node": {"title": "Vienna before breakfast"}}]}},
 }
-"""The response data of each example; "…" is any text."""
+"""The response data of each example. "…" matches any text."""
 
 
 @pytest.fixture
 def fresh(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a new copy of the demo's database."""
     with serving(reactor, server.create_database(DEMO_SQL), graphql_features=frozenset(FEATURES)) as service:
         yield service
 
@@ -185,7 +183,7 @@ async def test_members_of_requests_are_documented(demo: Service) -> None:
 
 
 async def test_example_of_variables_runs(demo: Service) -> None:
-    """One variable has another type than its use, one is undeclared, and an enum value is a string."""
+    """One variable's type does not match its use, another is undeclared, and an enum value is a string."""
     [query] = [block.text for block in documents.blocks(documents.chapter(GRAPHQL_PAGE, "Variables"))]
     variables = {"id": 1, "words": ["The dining car"]}
     data = (await demo.ask(query, variables, role="service_role", check=False)).data
@@ -195,7 +193,6 @@ async def test_example_of_variables_runs(demo: Service) -> None:
 
 @pytest.fixture
 def stored(server: Server, reactor: Any, tmp_path: Path) -> Iterator[Service]:
-    """Serve the demo's database with a stored document."""
     (tmp_path / "Blog.graphql").write_text(STORED)
     cost = Project("a" * 20, "acme", "").graphql_max_cost
     database = server.create_database(DEMO_SQL)

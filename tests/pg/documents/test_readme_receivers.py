@@ -29,7 +29,7 @@ BODY = b'{"id":"0190","type":"v1.project.paused","timestamp":"2026-03-01T12:00:0
 
 
 def signed(secret: str, ago: float = 0) -> dict[str, str]:
-    """Return the headers of a delivery of ``BODY``."""
+    """Return the headers of a webhook request with the body ``BODY``."""
     return dict(delivery_headers(secret, "0190", int(time.time() - ago), BODY))
 
 
@@ -40,7 +40,7 @@ def signed(secret: str, ago: float = 0) -> dict[str, str]:
 def receiver(
     request: pytest.FixtureRequest, pytestconfig: pytest.Config, tmp_path: Path, reactor: Any
 ) -> Iterator[Running]:
-    """Return each of the README's receivers with each kind of secret."""
+    """Start each of the README's receivers with each kind of secret."""
     example, secret = request.param
     folder = tmp_path
     if example == NODE:
@@ -48,7 +48,7 @@ def receiver(
         folder = pytestconfig.cache.mkdir("npm-standardwebhooks")
         run(install(reactor, folder, "standardwebhooks@1"))
     elif example == NODE_PLAIN and shutil.which("node") is None:
-        pytest.skip("node is not installed, which this receiver runs on")
+        pytest.skip("node is not installed")
     running = Running(example, folder, secret)
     yield running
     running.end()

@@ -28,7 +28,6 @@ RESPONSE_LANGUAGES = ("json", "http", "text")
 
 @pytest.fixture(scope="module")
 def demo(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the demo's database with the demo's settings."""
     database = server.create_database(
         (documents.ROOT / "daemon" / "dataapi" / "service" / "demo.sql").read_text()
     )

@@ -151,7 +151,7 @@ def test_aggregate_types_contain_the_eligible_columns(api: Service) -> None:
         ("Max", numbers | others),
     ):
         assert set(schema.object_type(f"score{function}AggregateResult").fields) == columns
-    # A result type without a column would be no valid type.
+    # A GraphQL object type needs at least one field, so there are no types for sum, min and the like.
     assert set(schema.object_type("json_onlyAggregate").fields) == {"count"}
 
 

@@ -120,7 +120,7 @@ async def test_every_table_and_relationship_can_be_queried(api: Service) -> None
 
 
 async def test_self_reference_has_fields_in_both_directions(api: Service) -> None:
-    """``reports_to`` has no ``_id`` to strip, so both fields are named after the table."""
+    """``reports_to`` does not end with ``_id``, so both fields are named after the table."""
     query = """{ employeeCollection(filter: {lastName: {eq: "Edwards"}}) { edges { node {
         employee { firstName } employeeCollection { edges { node { firstName } } } } } } }"""
     [edge] = (await api.data(query))["employeeCollection"]["edges"]

@@ -1,4 +1,4 @@
-"""``citext`` columns are strings in GraphQL and compare without regard to case."""
+"""``citext`` columns are strings in GraphQL, and filters on them ignore case."""
 
 from __future__ import annotations
 

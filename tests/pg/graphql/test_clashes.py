@@ -1,4 +1,4 @@
-"""Name clashes between GraphQL fields: which field gets the name, and how clashes are reported."""
+"""Name clashes between GraphQL fields: the field that gets the name, and the reported problems."""
 
 from __future__ import annotations
 

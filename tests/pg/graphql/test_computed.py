@@ -1,4 +1,4 @@
-"""Computed fields and relationships: functions of a row (docs/reference/graphql.md, Types)."""
+"""Computed fields and relationships from functions of a row (docs/reference/graphql.md, Types)."""
 
 from __future__ import annotations
 

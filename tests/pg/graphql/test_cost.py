@@ -1,4 +1,4 @@
-"""The cost of an operation: the rows it may touch, computed and limited before it runs."""
+"""The cost of an operation is the number of rows that it may touch. It is limited before execution."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ PAGE = "edges { node { id } }"
 @pytest.mark.parametrize(
     ("operation", "cost"),
     [
-        # A page costs its size, the table's cap where no size is given or a larger one.
+        # A page costs its size, or the table's limit if the size is missing or larger.
         (f"{{ authorCollection(first: 7) {{ {PAGE} }} }}", 7),
         (f"{{ authorCollection {{ {PAGE} }} }}", 100),
         (f"{{ authorCollection(first: 5000) {{ {PAGE} }} }}", 100),
         (f"{{ authorCollection(last: 7) {{ {PAGE} }} }}", 7),
         (f"{{ authorCollection(first: 0) {{ {PAGE} }} }}", 0),
-        # Nested pages multiply, fields side by side add up.
+        # The costs of nested pages are multiplied, those of sibling fields are added.
         (f"{{ authorCollection(first: 10) {{ edges {{ node {{ bookCollection(first: 3) {{ {PAGE} }} }} }} "
          "} }", 40),
         (f"{{ authorCollection(first: 10) {{ edges {{ node {{ bookCollection {{ {PAGE} }} }} }} }} }}", 510),
@@ -56,11 +56,11 @@ PAGE = "edges { node { id } }"
         (f"{{ authorByPk(id: 1) {{ bookCollection(first: 4) {{ {PAGE} }} }} }}", 5),
         (f"{{ authors(first: 6) {{ {PAGE} }} }}", 6),
         ("{ __typename }", 0),
-        # Skipped fields cost nothing, merged ones count once.
+        # Skipped fields cost nothing, and merged fields count once.
         (f"{{ authorCollection(first: 9) @skip(if: true) {{ {PAGE} }} heartbeat }}", 0),
         ("{ authorCollection(first: 9) { edges { node { id } } } authorCollection(first: 9) { edges { node "
          "{ name } } } }", 9),
-        # A change may affect atMost rows, an insert as many as there are objects.
+        # An update or delete costs its atMost, an insert the number of its objects.
         ("mutation { updateauthorCollection(set: {name: \"b\"}, filter: {id: {eq: 1}}) { affectedCount } "
          "}", 1),
         ("mutation { updateauthorCollection(set: {name: \"b\"}, atMost: 30) { affectedCount } }", 30),
@@ -145,7 +145,7 @@ async def test_cached_plan_is_checked_against_the_limit(api: Service) -> None:
         assert ("errors" in (await api.ask(query, {"n": size})).body) is refused
 
 
-# ------------------------------------------------------------ what the tables hold
+# ------------------------------------------------------------ row estimates
 
 
 def nested(levels: int, name: str) -> str:
@@ -204,24 +204,24 @@ def analyzed(server: Server, reactor: Any) -> Iterator[Service]:
     [
         (f"{{ artistCollection {{ {PAGE} }} }}", ARTISTS),
         (f"{{ artistCollection(first: 7) {{ {PAGE} }} }}", 7),
-        # Each album belongs to one artist, so that artists share the rows of the table.
+        # Each album belongs to one artist, so the total is at most all albums.
         ("{ artistCollection { edges { node { albumCollection { edges { node { trackCollection { "
          f"{PAGE} }} }} }} }} }} }} }} }}", ARTISTS + ALBUMS + TRACKS),
         ("{ artistCollection { edges { node { albumCollection(first: 2) { edges { node { trackCollection { "
          f"{PAGE} }} }} }} }} }} }} }} }}", ARTISTS + min(2 * ARTISTS, ALBUMS) + TRACKS),
-        # All tracks may belong to one album and its tracks are counted once for each of them.
+        # All tracks may belong to one album, so each of the 10 tracks may have all of them as siblings.
         (f"{{ trackCollection(first: 10) {{ edges {{ node {{ album {{ trackCollection {{ {PAGE} }} }} }} }} "
          "} }", 10 + 10 + 10 * TRACKS),
-        # A key that a directive declares need not be unique.
+        # Keys that a directive declares need not be unique.
         (f"{{ albumCollection(first: 10) {{ edges {{ node {{ twins {{ {PAGE} }} }} }} }} }}",
          10 + 10 * ALBUMS),
         # Functions and views have no estimates.
         (f"{{ some_artists {{ {PAGE} }} }}", 100_000),
         (f"{{ listedCollection {{ {PAGE} }} }}", 100_000),
-        # A table that was never analyzed has at most the rows that fit into its single page.
+        # A table without statistics is estimated by the rows that fit into its single disk page.
         (f"{{ freshCollection {{ {PAGE} }} }}", FRESH),
         (nested(4, "freshCollection"), 4 * FRESH),
-        # A partitioned table has the rows of its partitions. One of them is empty.
+        # A partitioned table has the rows of its partitions. One partition is empty.
         (f"{{ mixedCollection {{ {PAGE} }} }}", 2 * 40 + 1000),
         (f"{{ countedCollection {{ {PAGE} }} }}", ARTISTS),
         (f"{{ measuredCollection {{ {PAGE} }} }}", 2 * 400 + 1000),
@@ -232,7 +232,7 @@ def analyzed(server: Server, reactor: Any) -> Iterator[Service]:
 async def test_cost_is_limited_by_the_estimated_table_sizes(
     analyzed: Service, operation: str, cost: int
 ) -> None:
-    """Estimates are doubled and raised by 1,000 because tables grow until the next reload."""
+    """Estimates are doubled and increased by 1,000, because tables may grow before the next reload."""
     body = {"query": operation, "extensions": {"cost": True}}
     response = await analyzed.send(json.dumps(body).encode())
     assert response.body["extensions"]["cost"]["rows"] == cost, response.body

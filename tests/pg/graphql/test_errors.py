@@ -53,7 +53,7 @@ def nested(depth: int) -> str:
 
 
 async def rejected(api: Service, query: str, **named: Any) -> str:
-    """Return the error message of a request that is rejected before it runs, in both media types."""
+    """Return the error message of a request that is rejected before execution for both media types."""
     plain = await api.ask(query, **named)
     typed = await api.ask(query, headers=GRAPHQL, **named)
     assert (plain.status, typed.status) == (200, 400)
@@ -136,7 +136,7 @@ async def test_cost_is_limited(api: Service) -> None:
     query = """query($n: Int) { a: accountCollection(first: $n) { edges { node {
         accountCollection { edges { node { accountCollection { edges { cursor } } } } } } } } }"""
     assert (await api.ask(query, {"n": 1})).data
-    # 30, 30 for each of them, and twice what one page of the table holds, with a thousand more.
+    # 30, then 30 for each of the 30, then twice the table's estimate and 1,000.
     assert "The operation may touch 2442 rows, more than the 1000 allowed" in await rejected(
         api, query, variables={"n": 30}
     )
@@ -267,7 +267,7 @@ async def test_database_error_contains_only_message_code_and_path(api: Service) 
 
 
 async def test_database_error_has_a_path_if_it_is_known(api: Service) -> None:
-    """PostgreSQL does not report which of several fields failed."""
+    """PostgreSQL does not report which of several fields caused the error."""
     broken = "x: brokenCollection { edges { node { ratio } } }"
     assert (await api.ask(f"{{ a: __typename {broken} }}")).errors[0]["path"] == ["x"]
     assert "path" not in (await api.ask(f"{{ {broken} accountCollection {{ __typename }} }}")).errors[0]
@@ -304,7 +304,7 @@ async def test_error_of_nullable_field_does_not_affect_siblings(api: Service) ->
         assert [error["path"] for error in response.errors] == [path]
         assert response.errors[0]["locations"]
         assert len(response.messages) == 1
-    # Another text of the same shape, with the values as literals.
+    # The same query with literals instead of variables.
     for gap in (2 * " ", 9 * " "):
         text = f'{{ first: accountByPk(id: 1) {{ id }}{gap}node(nodeId: "?") {{ nodeId }} __typename }}'
         response = await api.ask(text)
@@ -356,7 +356,7 @@ async def test_values_that_postgresql_rejects_are_reported(api: Service) -> None
     ["\0", "a\0b", "\ud800", "\udc00x"],
 )
 async def test_text_that_postgresql_cannot_store_is_rejected(api: Service, text: str) -> None:
-    """NUL and lone surrogates: in variables, literals, cursors and node ids."""
+    """NUL and lone surrogates in variables, literals, cursors and node IDs."""
     escaped = json.dumps(text)
     written = json.dumps(
         f"{{ accountCollection(filter: {{email: {{eq: {escaped}}}}}) {{ edges {{ cursor }} }} }}"

@@ -116,7 +116,6 @@ async def test_volatile_function_is_planned_and_run_once(api: Service) -> None:
 
 @pytest.fixture
 def noting(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database with a pre-request function that inserts a row on each call."""
     database = server.create_database("""
         create table hit (id int generated always as identity primary key);
         create function note() returns void volatile security definer
@@ -137,7 +136,7 @@ async def test_explain_skips_the_pre_request_function(noting: Service) -> None:
 
 @pytest.fixture
 def without_artists(api: Service) -> Iterator[None]:
-    """Rename a table that the catalog contains."""
+    """Rename a table, so that the catalog is outdated."""
     assert "artistCollection" in api.collections("service_role")
     api.database.execute("alter table artist rename to artist_away")
     yield
@@ -148,7 +147,7 @@ def without_artists(api: Service) -> Iterator[None]:
 async def test_operation_that_cannot_be_planned_does_not_run(
     api: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Prevent a refresh of the catalog.
+    # Keep the outdated catalog.
     monkeypatch.setattr(watcher, "REFRESH_INTERVAL", math.inf)
     response = await ask(api, ARTISTS, extensions={"explain": True})
     assert response.body["data"] is None
@@ -165,13 +164,12 @@ async def test_planning_error_reveals_an_outdated_catalog(
     assert response.status == 400
     assert response.error.startswith("Cannot query field 'artistCollection'")
     assert "data" not in response.body
-    # EXPLAIN failed during planning. No other message was sent.
+    # EXPLAIN failed during planning, so the query was not sent.
     assert len(response.messages) == 1
 
 
 @pytest.fixture
 def unprepared(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve without prepared statements, as needed behind a transaction pooler."""
     database = server.create_chinook()
     with serving(reactor, database, db_prepared_statements=False) as service:
         yield service

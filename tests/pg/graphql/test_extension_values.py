@@ -1,4 +1,4 @@
-"""Invalid values of extension types that raise errors without an SQLSTATE of their own."""
+"""Invalid values of extension types whose errors have only the SQLSTATE of internal errors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def api(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterato
     ],
 )  # fmt: skip
 async def test_invalid_value_is_a_client_error(api: Service, server: Server, query: str, field: str) -> None:
-    """Extensions raise internal errors. PostgreSQL 13 does not report that a value was the cause."""
+    """The extension raises internal errors. PostgreSQL 13 does not report that a parameter caused them."""
     has_cause = server.version >= 14
     for _ in range(2):
         response = await api.ask(query, {"v": "bad="})

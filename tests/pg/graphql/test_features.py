@@ -67,14 +67,13 @@ def plain(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture
 def featured(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a new database with every feature enabled."""
     with serving(reactor, server.create_database(SCHEMA), graphql_features=frozenset(FEATURES)) as service:
         yield service
 
 
 @pytest.fixture(scope="module")
 def reading(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database that no test changes, with every feature enabled."""
+    """Serve a read-only database with every feature enabled."""
     with serving(reactor, server.create_database(SCHEMA), graphql_features=frozenset(FEATURES)) as service:
         yield service
 
@@ -128,7 +127,7 @@ async def test_upsert_by_constraint_updates_the_named_columns_only(featured: Ser
     }
 
 
-async def test_upsert_by_columns_without_update_leaves_the_row_as_it_is(featured: Service) -> None:
+async def test_upsert_by_columns_without_update_does_not_change_the_row(featured: Service) -> None:
     data = await featured.data(
         """mutation { insertIntoartistCollection(
             objects: [{name: "Beck", country: "US", active: false}, {name: "Beck2", country: "US"}],
@@ -201,7 +200,7 @@ async def test_filters_through_to_many_relationships(reading: Service, given: st
         ('{artist: {name: {eq: "Abba"}}}', [1, 2]),
         ("{artist: {albumCollection: {some: {year: {gt: 2000}}}}}", [3, 4, 5]),
         ("{not: {artist: {active: {eq: true}}}}", [6]),
-        # Like some: {}, the filter requires a related row.
+        # Like "some: {}", an empty filter requires that a related row exists.
         ("{artist: {}}", [1, 2, 3, 4, 5]),
         ("{artist: {name: {}}}", [1, 2, 3, 4, 5]),
         ("{artist: {albumCollection: {every: {}}}}", [1, 2, 3, 4, 5]),
@@ -453,11 +452,11 @@ def tenants(server: Server, reactor: Any) -> Iterator[Service]:
 @pytest.mark.parametrize(
     ("table", "given"),
     [
-        # The other parent is nested below one of them.
+        # One of the two parents is nested below the other.
         ("project", '{tenant_id: 1, name: "P", membershipCollection: [{person: {tenant_id: 1, name: "Q"}}]}'),
-        # Both to-one sides.
+        # Both parents are nested in the child.
         ("membership", '{project: {tenant_id: 1, name: "P"}, person: {tenant_id: 1, name: "Q"}}'),
-        # The tenant is new and its key is generated.
+        # The tenant is new, and its key is generated.
         (
             "tenant",
             """{name: "T", projectCollection: [{name: "P",
@@ -588,7 +587,7 @@ async def test_json_filters(reading: Service, given: str, ids: list[int]) -> Non
         ('{name: {search: {query: "queen"}, startsWith: "Danc"}}', [1]),
     ],
 )
-async def test_full_text_search(reading: Service, given: str, ids: list[int]) -> None:
+async def test_full_text_search_selects_matching_rows(reading: Service, given: str, ids: list[int]) -> None:
     assert await reading.ids("track", f"filter: {given}") == ids
 
 

@@ -1,4 +1,4 @@
-"""Filters over HTTP: how conditions combine (docs/reference/graphql.md, Filters)."""
+"""Combined filters over HTTP (docs/reference/graphql.md, Filters)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ def ids_where(service: Service, condition: str) -> list[int]:
 
 EVERYTHING = "true"
 CASES = [
-    # Filtering rules 1: siblings and several operators combine with AND.
+    # Rule 1: members of a filter are combined with AND.
     ('{a: {eq: 1}, b: {eq: "x"}}', "a = 1 and b = 'x'"),
     ("{id: {gt: 3, lt: 9}, a: {is: NOT_NULL}}", "id > 3 and id < 9 and a is not null"),
-    # 2: they nest arbitrarily.
+    # Rule 2: and, or and not can be nested to any depth.
     ('{or: [{a: {eq: 1}}, {and: [{b: {eq: "Yy"}}, {not: {c: {eq: true}}}]}]}', "a = 1 or b = 'Yy' and not c"),
     ("{and: [{id: {gt: 5}}, {or: [{a: {eq: 1}}, {a: {eq: 2}}]}]}", "id > 5 and a in (1, 2)"),
     ("{not: {or: [{a: {eq: 1}}, {not: {id: {lt: 20}}}]}}", "not (a = 1 or not id < 20)"),
     ("{id: {lt: 9}, or: [{a: {eq: 1}}, {a: {eq: 2}}], not: {id: {eq: 2}}}", "id in (1, 5, 6)"),
     ("{not: {not: {not: {a: {eq: 1}}}}}", "a <> 1"),
-    # 3: a single value is coerced to a list, so an object in ``or`` is the AND of its members.
+    # Rule 3: a single value is coerced to a list, so the members of an object in ``or`` are combined with
+    # AND.
     ('{or: {a: {eq: 1}, b: {eq: "x"}}}', "a = 1 and b = 'x'"),
     ('{and: {a: {eq: 1}, b: {eq: "x"}}}', "a = 1 and b = 'x'"),
     ('{not: {a: {eq: 1}, b: {eq: "x"}}}', "not (a = 1 and b = 'x')"),
-    # 4: empty ones are ignored.
+    # Rule 4: empty filters are ignored.
     ("{}", EVERYTHING),
     ("null", EVERYTHING),
     ("{and: []}", EVERYTHING),
@@ -56,7 +57,7 @@ CASES = [
     ("{or: [{}, {a: {eq: 1}}, {b: {}}]}", "a = 1"),
     ("{or: [{}, {and: [{}]}, {not: {or: [{}]}}]}", EVERYTHING),
     ("{not: {or: [{}, {a: {eq: 1}}]}}", "a <> 1"),
-    # NULL in the data is neither equal nor unequal.
+    # A column that is NULL is neither equal nor unequal to a value.
     ("{a: {neq: 1}}", "a <> 1"),
     ("{not: {a: {eq: 1}}}", "a <> 1"),
     ("{a: {is: NULL}}", "a is null"),
@@ -106,12 +107,12 @@ filters = st.recursive(
 
 
 def truth(value: dict[str, Any], row: dict[str, Any]) -> bool | None:
-    """Evaluate a filter by the documented rules with SQL's three-valued logic. None means unknown."""
+    """Evaluate a filter by the documented rules and SQL's three-valued logic. None means unknown."""
     return all_of([member(name, inner, row) for name, inner in value.items() if not is_ignored(name, inner)])
 
 
 def is_ignored(name: str, value: Any) -> bool:
-    """Whether a member is empty and therefore ignored (Filtering rules 4)."""
+    """Whether a member is empty and therefore ignored (rule 4)."""
     if name == "not":
         return empty(value)
     if name in ("and", "or"):

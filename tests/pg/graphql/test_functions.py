@@ -216,15 +216,15 @@ async def test_arguments_are_passed_by_name(api: Service, name: str) -> None:
         ('find(email: "e", id: 2)', "by both 2e"),
     ],
 )  # fmt: skip
-async def test_arguments_and_results(api: Service, text: str, expected: Any) -> None:
+async def test_functions_accept_arguments_and_return_results(api: Service, text: str, expected: Any) -> None:
     assert await call(api, text) == expected
 
 
-async def test_arguments_from_variables(api: Service) -> None:
+async def test_arguments_can_be_variables(api: Service) -> None:
     query = "query($f: mood!, $o: [mood]) { describe_mood(feeling: $f, others: $o) }"
     assert (await api.data(query, {"f": "SO_SO", "o": ["sad", None]}))["describe_mood"] == "so so:sad,-"
     assert (await api.data(query, {"f": "ok"}))["describe_mood"] == "ok:", (
-        "an absent variable takes the default"
+        "an absent variable gets the default"
     )
     assert (await api.data(query, {"f": "ok", "o": None}))["describe_mood"] is None, "and a null one is NULL"
     query = "query($p: Opaque!) { describe_pair(p: $p) }"

@@ -163,13 +163,13 @@ def _literal(value: Any) -> str:
 
 
 WORD = "zzq"
-"""A marker for text of requests. No catalog and no generator contains it."""
+"""Marker of request text. No catalog and no generated SQL contains it."""
 marked = st.text("abc\"'\\$;%", max_size=5).map(lambda text: WORD + text)
 
 
 @st.composite
 def operations(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """Generate an operation with marked aliases, variable names, literals and variables."""
+    """Generate an operation with the marker in aliases, variable names, literals and variables."""
     names = iter(f"{WORD}{number}" for number in range(100))
     variables: dict[str, Any] = {}
     definitions: list[str] = []

@@ -68,7 +68,7 @@ async def test_introspection_is_off_by_default(closed: Service) -> None:
     assert len(response.messages) == 1
     response = await closed.ask(FULL)
     assert response.status == 200
-    assert response.body["data"] is None, "nothing else was asked for"
+    assert response.body["data"] is None, "no other field was requested"
     assert response.error == 'Unknown field "__schema" on type Query'
     assert response.messages == ()
 
@@ -90,7 +90,7 @@ async def introspect(api: Service, query: str = FULL, role: str = "anon") -> Any
 
 @pytest.mark.parametrize("query", [get_introspection_query(), FULL], ids=["plain", "every member"])
 async def test_clients_can_build_a_schema(api: Service, query: str) -> None:
-    """The queries of graphql-core and of graphql 16 and 17."""
+    """The introspection queries are those of graphql-core and of graphql-js 16 and 17."""
     schema = build_client_schema(await introspect(api, query))
     assert validate_schema(schema) == []
     assert {"Author", "AuthorConnection", "AuthorFilter", "Review", "Mood", "Node"} <= set(schema.type_map)
@@ -223,7 +223,7 @@ async def test_introspection_shows_a_role_its_own_schema(api: Service) -> None:
     assert response.error == 'Unknown field "__schema" on type Query'
 
 
-async def test_introspection_and_data_in_one_operation(api: Service) -> None:
+async def test_one_operation_can_return_introspection_and_data(api: Service) -> None:
     query = """query($o: [AuthorOrderBy!], $f: bookFilter, $name: String!, $deep: Boolean = false) {
         a: authorCollection(orderBy: $o) { edges { node { id } } }
         type: __type(name: $name) { ...t fields @include(if: $deep) { name } }

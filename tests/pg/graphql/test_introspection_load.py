@@ -1,4 +1,4 @@
-"""Introspection under load: it is expensive and runs in a thread."""
+"""Introspection under load. It runs in a thread because it is expensive."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def asking(api: Service, query: str) -> defer.Deferred[Any]:
 
 
 class Watched:
-    """Counts executions and how many run concurrently. Each waits for ``may_go``."""
+    """Counts executions and concurrent executions. Each execution waits for ``may_go``."""
 
     def __init__(self) -> None:
         self.may_go = threading.Event()
@@ -59,7 +59,6 @@ class Watched:
 
 
 async def until(reactor: Any, condition: Callable[[], object]) -> None:
-    """Wait until a condition is true."""
     while not condition():
         await task.deferLater(reactor, 0.005)
 
@@ -89,7 +88,7 @@ async def test_concurrent_equal_requests_share_a_response(api: Service, watched:
 async def test_next_request_waits_for_the_thread_of_a_cancelled_one(
     api: Service, reactor: Any, watched: Watched
 ) -> None:
-    """Two threads would create types on demand twice."""
+    """Two threads would create the same types twice."""
     left = asking(api, "{ __schema { types { name } } }")
     await until(reactor, lambda: watched.running)
     queued = asking(api, "{ __schema { directives { name } } }")

@@ -1,4 +1,4 @@
-"""Documents that differ only in literals share a compiled plan, with no visible difference."""
+"""Documents that differ only in literals share a compiled plan, and responses do not reveal this."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_node_ids_and_cursors_in_literals_decide_the_statement(api: Servic
     ]
 
 
-async def test_literals_in_fragments_and_with_variables(api: Service) -> None:
+async def test_literals_work_in_fragments_and_with_variables(api: Service) -> None:
     query = """query ($name: String) {
             itemCollection(filter: {or: [{name: {eq: $name}}, {id: {eq: %s}}]}) { ...f } }
         fragment f on itemConnection { edges { node { id @include(if: true) } } }"""

@@ -30,7 +30,7 @@ MANY = {"f": {"or": [{"id": {"eq": 1}}] * 2_000}}
 
 
 def asking(api: Service, text: str, variables: Any = None) -> Deferred[Any]:
-    """Execute a request with a body of the length of the text and variables."""
+    """Execute a request whose body has the length of the document and variables."""
     request = GraphQLRequest(text, None, variables)
     http = Request("id", "POST", "/graphql/v1", "", {}, f"{text}{variables}".encode())
     return Deferred.fromCoroutine(api.engine.execute(request, Caller("anon", "{}"), http))

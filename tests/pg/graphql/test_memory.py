@@ -59,7 +59,7 @@ HTTP = Request("id", "POST", "/graphql/v1", "", {}, b"")
 
 
 def measured(make: Callable[[int], Any]) -> tuple[float, list[Any]]:
-    """Create objects and return the bytes that each needs, and the objects."""
+    """Create objects and return the bytes per object and the objects."""
     make(0)
     gc.collect()
     tracemalloc.start()
@@ -103,7 +103,7 @@ def assert_weight(size: float, weight: int) -> None:
 
 
 async def forget(api: Service) -> None:
-    """Change the database, so that the engine drops its schemas and all documents."""
+    """Change the database, so that the engine drops its schemas. Then drop all documents."""
     await api.execute(f"comment on table person is '{next(NUMBERS)}'")
     await api.ask("{ __typename }", check=False)
     [role] = api.engine._roles.values()
@@ -114,7 +114,7 @@ async def forget(api: Service) -> None:
 
 
 def dismantled() -> None:
-    """Wait until unused schemas are dismantled."""
+    """Wait for the threads that dismantle unused schemas."""
     for thread in threading.enumerate():
         if thread.name == "schemas":
             thread.join()
@@ -167,7 +167,7 @@ async def test_frozen_documents_are_freed_when_dropped(api: Service, reactor: An
 
 
 async def test_replaced_schema_is_freed_without_garbage_collection(api: Service) -> None:
-    """Types refer to each other in cycles, and a collection that finds them would be slow."""
+    """Types refer to each other in cycles, and a collection that frees such cycles is slow."""
     await api.execute("""comment on schema public is '@graphql({"introspection": true})'""")
     await api.ask('{ personCollection(filter: {name: {eq: "x"}}) { edges { node { person { id } } } } }')
     await api.ask("{ __schema { types { name fields { name type { name } } } } }")

@@ -213,7 +213,7 @@ async def test_records_show_the_rows_as_they_were_with_their_relationships(api: 
     assert (row["name"], row["book_count"], row["bookCollection"]["totalCount"]) == ("ann", "2", 2)
     assert row["bookCollection"]["aggregate"]["sum"]["pages"] == "30"
     assert [book["title"] for book in nodes(row["bookCollection"])] == ["one", "two"]
-    assert await api.ids("book") == [3], "deleted with their author, as the foreign key says"
+    assert await api.ids("book") == [3], "the foreign key deletes books with their author"
     result = await delete(api, "book", "filter: {id: {eq: 3}}", "records { author { name } }")
     assert result["records"] == [{"author": {"name": "bob"}}]
 
@@ -222,7 +222,7 @@ async def test_records_show_the_rows_as_they_were_with_their_relationships(api: 
     "arguments", ["filter: {id: {lt: 3}}, atMost: 2", 'filter: {name: {neq: "cid"}}, atMost: 9']
 )
 async def test_computed_fields_see_the_rows_before_the_delete(api: Service, arguments: str) -> None:
-    """Functions are VOLATILE by default and would see the effects of the statement."""
+    """A VOLATILE function, the default, would otherwise see the effects of the statement."""
     fields = "id left_stable left_volatile"
     result = await delete(
         api, "author", arguments, f"affectedCount a: records {{ {fields} }} b: records {{ id }}"
@@ -255,7 +255,7 @@ async def test_rows_that_a_trigger_preserves_are_not_returned(api: Service) -> N
     }
 
 
-async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
+async def test_every_kind_of_relation_is_shown_as_before_the_delete(api: Service) -> None:
     result = await delete(
         api,
         "person",
@@ -290,7 +290,7 @@ async def test_every_kind_of_relation_is_shown_as_it_was(api: Service) -> None:
         for name in ("personCollection", "noteCollection", "team"):
             row[name] = nodes(row[name])
     assert result["records"] == expected
-    assert await api.ids("person") == [], "all the others worked for those"
+    assert await api.ids("person") == [], "the foreign keys delete their subordinates"
     assert await api.rows("note", "id person { id }") == [
         {"id": 1, "person": None},
         {"id": 2, "person": None},

@@ -65,9 +65,9 @@ insert into counter values (1, 0), (2, 0);
 
 @pytest.fixture
 def own(api: Service, reactor: Any) -> Iterator[Service]:
-    """Return a service of the test's own whose connections may block or change their settings."""
+    """Serve the database with a separate pool. Its connections may block or change their settings."""
     api.database.execute(f"alter database {api.database.name} set deadlock_timeout = '500ms'")
-    # A shared statement ends before PostgreSQL detects a deadlock.
+    # Statements of the express lane would time out before PostgreSQL detects the deadlock.
     with serving(reactor, api.database, db_lane="off") as running:
         yield running
     api.database.execute(f"alter role authenticator in database {api.database.name} reset all")
@@ -158,7 +158,7 @@ async def test_policy_check_rejects_rows(api: Service) -> None:
 
 
 async def test_errors_do_not_reveal_hidden_rows_or_columns(api: Service) -> None:
-    """PostgreSQL's details quote rows, so that neither details nor hints reach the client."""
+    """PostgreSQL's details quote rows, so the client receives neither details nor hints."""
     for mutation in (
         'insertIntoauthorCollection(objects: {id: 1, name: "x"})',
         "updateauthorCollection(set: {age: -1})",
@@ -196,7 +196,7 @@ async def test_internal_errors_of_postgresql_are_only_logged(api: Service, state
     assert "tuple 7" not in response.text
     [event] = [event for event in noted if "log_failure" in event]
     assert "tuple 7" in event["log_failure"].getErrorMessage()
-    assert response.headers["x-request-id"] in response.text, "by which the operator finds it"
+    assert response.headers["x-request-id"] in response.text, "the operator finds the log entry by this ID"
 
 
 @contextmanager
@@ -272,7 +272,7 @@ async def test_request_succeeds_after_deadlock(own: Service, reactor: Any) -> No
 
     def other() -> None:
         with psycopg2.connect(own.database.admin_uri) as connection, connection.cursor() as cursor:
-            cursor.execute("set deadlock_timeout = '30s'")  # the service's transaction is the one to lose
+            cursor.execute("set deadlock_timeout = '30s'")  # PostgreSQL aborts the service's transaction
             cursor.execute("update counter set value = value + 100 where id = 2")
             ready.set()
             while not blocked(own):
@@ -288,7 +288,7 @@ async def test_request_succeeds_after_deadlock(own: Service, reactor: Any) -> No
         b: updatecounterCollection(set: {value: 2}, filter: {id: {eq: 2}}) { affectedCount } }""")
     await crossing
     assert response.data == {"a": {"affectedCount": 1}, "b": {"affectedCount": 1}}
-    assert len(response.messages) > 1, "the deadlock happened"
+    assert len(response.messages) > 1, "the request was repeated after a deadlock"
     assert own.database.execute("select value from counter order by id") == [(1,), (2,)]
 
 
@@ -322,7 +322,7 @@ async def test_request_succeeds_after_serialization_failure(api: Service, reacto
     await own.stop()
     api.database.execute(f"alter role authenticator in database {api.database.name} reset all")
     assert response.data == {"updatecounterCollection": {"affectedCount": 1}}
-    assert len(response.messages) == 2, "the first try failed"
+    assert len(response.messages) == 2, "the first attempt failed"
 
 
 async def test_text_that_postgresql_cannot_store_is_rejected(api: Service) -> None:

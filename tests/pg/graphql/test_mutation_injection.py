@@ -1,7 +1,6 @@
 """SQL injection in mutations, with hostile values and hostile names.
 
-Text of a request may reach PostgreSQL only as a bound value, names of the database only as
-quoted identifiers.
+PostgreSQL may receive request text only as parameter values, and database names only as quoted identifiers.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ async def test_columns_that_cannot_be_written_are_not_offered(api: Service) -> N
         fields = api.schema().object_type(f"author{kind}Input").fields
         assert set(fields) == expected
         assert {str(field.type) for name, field in fields.items() if name == "name"} == {"String"}, (
-            "all are optional"
+            "every column is optional"
         )
         data = await api.data(f'{{ __type(name: "author{kind}Input") {{ inputFields {{ name }} }} }}')
         assert {field["name"] for field in data["__type"]["inputFields"]} == expected
@@ -175,7 +175,7 @@ async def test_columns_that_cannot_be_written_are_not_offered(api: Service) -> N
         'mutation { insertIntoauthorCollection(objects: {name: "a", shout: "A"}) { affectedCount } }'
     )
     assert "shout" in data.error
-    # If a table's only column is generated, rows cannot be inserted.
+    # A table has no insert field if its only column is generated.
     assert "insertIntonothing_to_writeCollection" not in api.schema().object_type("Mutation").fields
     assert "nothing_to_writeInsertInput" not in api.schema().schema.type_map
 
@@ -346,7 +346,7 @@ async def test_rows_with_inaccessible_types_are_written(api: Service) -> None:
 
 @pytest.fixture
 def nesting(api: Service, reactor: Any) -> Iterator[Service]:
-    """Return a service with nested inserts."""
+    """Serve the database with nested inserts enabled."""
     with serving(reactor, api.database, graphql_features=frozenset({"nestedInserts"})) as running:
         yield running
 
@@ -403,7 +403,7 @@ async def test_null_variable_among_items_that_must_not_be_null_is_rejected(api: 
     assert "must not be null" in response.error
     assert response.body["data"] is None
     assert response.messages == ()
-    assert "errors" not in (await api.ask(query)).body, "the default is fine"
+    assert "errors" not in (await api.ask(query)).body, "the variable's default is valid"
     assert api.database.execute("select name from author where id = 1") == [("kept",)]
 
 

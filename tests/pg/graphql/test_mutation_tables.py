@@ -189,7 +189,7 @@ async def test_partition_can_be_changed(api: Service) -> None:
 
 
 async def test_mutations_of_a_parent_table_include_child_tables(api: Service) -> None:
-    """UPDATE and DELETE without ONLY include child tables."""
+    """PostgreSQL's UPDATE and DELETE include child tables unless they use ONLY."""
     await mutate(api, 'insertIntodogCollection(objects: {name: "rex", breed: "b"}) { affectedCount }')
     await mutate(api, 'insertIntoanimalCollection(objects: {name: "tom"}) { affectedCount }')
     changed = await mutate(
@@ -230,5 +230,5 @@ async def test_foreign_table_can_be_changed(api: Service, server: Server) -> Non
     assert response.errors[0]["extensions"] == {"code": "23502"}
     gone = await mutate(api, "deleteFromfar_itemCollection(filter: {id: {eq: 5}}) { affectedCount }")
     assert gone == {"affectedCount": 1}
-    # The far side's connection would keep the test's database from being dropped.
+    # The foreign server's connection would prevent dropping the test's database.
     await api.execute("drop extension postgres_fdw cascade")

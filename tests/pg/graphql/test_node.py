@@ -71,7 +71,7 @@ def node_id(*values: object) -> str:
     ],
 )
 async def test_key_value_of_another_type_does_not_affect_siblings(api: Service, bad: str) -> None:
-    """PostgreSQL would fail the whole query for one invalid value."""
+    """PostgreSQL would reject the whole query because of one invalid value."""
     query = "query($id: ID!) { a: accountByPk(id: 1) { id } node(nodeId: $id) { nodeId } }"
     good = node_id("public", "account", 2)
     for _ in range(2):

@@ -83,7 +83,7 @@ async def test_aliases_of_a_field_can_have_different_arguments(service: Service)
     assert [post["id"] for post in nodes(blog["all"])] == [2, 4]
 
 
-async def test_fields_of_one_name_merge(service: Service) -> None:
+async def test_fields_with_the_same_name_are_merged(service: Service) -> None:
     data = await service.data(
         """{ blogByPk(id: 1) { name } ...q blogCollection(first: 1) { edges { node { id } } }
             blogByPk(id: 1) { id name }
@@ -225,7 +225,7 @@ async def test_one_document_serves_every_shape_of_its_filter(service: Service) -
             response = await service.ask(query, {"f": value})
             assert [row["id"] for row in nodes(response.data["blogCollection"])] == expected, name
             bound = response.messages[0].statements[0]
-            assert statements.setdefault(name, bound.statement) is bound.statement, "compiled once per shape"
+            assert statements.setdefault(name, bound.statement) is bound.statement, "compiled once"
     same = (await service.ask(query, {"f": {"name": {"eq": "C"}}})).messages[0].statements[0]
     assert same.statement is statements["equal"]
     assert same.values[0] == "C"
@@ -341,7 +341,7 @@ async def test_row_of_a_hundred_columns_is_one_object(service: Service) -> None:
     assert len((await service.ask(query)).statements[0]) < 100_000
 
 
-async def test_with_and_without_prepared_statements(either: Service) -> None:
+async def test_requests_work_with_and_without_prepared_statements(either: Service) -> None:
     query = "query($v: String) { blogCollection(filter: {name: {neq: $v}}) { edges { node { name } } } }"
     for value in ("A", "it's", "%s", "$1", "\\", '"', "😀"):
         response = await either.ask(query, {"v": value})

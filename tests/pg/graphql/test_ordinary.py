@@ -1,4 +1,4 @@
-"""Queries of ordinary applications are within the default limits."""
+"""Queries of ordinary applications do not exceed the default limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DEFAULTS = {item.name: item.default for item in fields(Project) if item.name.sta
 
 @pytest.fixture(scope="module")
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve tables without estimates, so that only page sizes are known."""
+    """Serve tables without row estimates, so that costs depend only on page sizes."""
     with serving(reactor, server.create_database(SCHEMA), **DEFAULTS) as service:
         yield service
 
@@ -60,7 +60,7 @@ async def test_collections_nested_in_pages_of_the_usual_size(api: Service, table
     assert data[f"{tables[0]}Collection"]["edges"]
 
 
-async def test_many_rows_written_into_the_document(api: Service) -> None:
+async def test_many_rows_can_be_written_into_the_document(api: Service) -> None:
     for count in (300, 1000):
         rows = ", ".join(
             f'{{id: {count + n}, name: "name {n}", email: "mail {n}", born: "2000-01-01"}}'
@@ -72,13 +72,13 @@ async def test_many_rows_written_into_the_document(api: Service) -> None:
         assert data["insertIntopersonCollection"]["affectedCount"] == count
 
 
-async def test_many_aliases(api: Service) -> None:
+async def test_hundred_aliases_are_accepted(api: Service) -> None:
     data = await api.data(f"{{ {' '.join(f'a{n}: personByPk(id: {n}) {{ name }}' for n in range(101))} }}")
     assert len(data) == 101
 
 
 @pytest.mark.parametrize("depth", [21, 50])
-async def test_deep_selections(api: Service, depth: int) -> None:
+async def test_deep_selections_are_accepted(api: Service, depth: int) -> None:
     inner = "{ person " * (depth - 2) + "{ id }" + " }" * (depth - 2)
     assert (await api.data(f"{{ personByPk(id: 1) {inner} }}"))["personByPk"]
 

@@ -38,7 +38,7 @@ PAGE = "pageInfo { startCursor endCursor hasNextPage hasPreviousPage }"
 async def page(
     service: Service, base: str, arguments: str, fields: str = "id"
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the nodes of a page (their one field) and its ``pageInfo``."""
+    """Return the values of one field of a page's nodes and the page's ``pageInfo``."""
     arguments = f"({arguments})" if arguments else ""
     query = f"{{ {base}Collection{arguments} {{ edges {{ cursor node {{ {fields} }} }} {PAGE} }} }}"
     found = (await service.data(query))[f"{base}Collection"]
@@ -208,7 +208,7 @@ async def test_cursor_of_deleted_row_still_works(service: Service) -> None:
 @pytest.mark.parametrize(
     ("order", "arguments", "facts"),
     [
-        # No row has 0, so the rows on the other side of the position are those without a value.
+        # No value is below 0, so only rows with NULL are on the other side of the cursor.
         ("AscNullsFirst", "after", (True, True)),
         ("AscNullsLast", "after", (True, False)),
         ("DescNullsLast", "before", (True, True)),
@@ -252,7 +252,7 @@ terms = st.lists(
 
 
 async def walk(service: Service, base: str, order: str, size: int, *, backward: bool) -> list[Any]:
-    """Read a collection page by page and check ``pageInfo`` on each page."""
+    """Read a collection page by page, checking each ``pageInfo``."""
     found: list[Any] = []
     cursor, more = None, True
     count, end = ("last", "before") if backward else ("first", "after")

@@ -70,18 +70,18 @@ async def test_document_is_found_by_id_or_hash(api: Service, document_id: str) -
     assert (await api.get({"documentId": document_id, "variables": '{"id": 1}'})).data == expected
 
 
-async def test_ids_of_a_manifest_are_ids(api: Service) -> None:
+async def test_ids_of_a_manifest_identify_documents(api: Service) -> None:
     response = await post(api, documentId="9b1d", role="authenticated")
     assert response.data == {"updateArtistCollection": {"affectedCount": 0}}
 
 
-async def test_operation_name_chooses_in_a_persisted_document(api: Service) -> None:
+async def test_operation_name_selects_an_operation_of_a_persisted_document(api: Service) -> None:
     assert (await post(api, documentId="two", operationName="B")).data == {"b": "Query"}
     assert (await post(api, documentId="two")).error.startswith("Must provide operation name")
 
 
 async def test_persisted_mutation_requires_post(api: Service) -> None:
-    """Appendix A of the GraphQL-over-HTTP draft: 405."""
+    """The GraphQL-over-HTTP draft, Appendix A, requires status 405."""
     response = await api.get({"documentId": "9b1d"}, role="authenticated")
     assert (response.status, response.headers["allow"]) == (405, "POST")
 
@@ -110,7 +110,7 @@ async def test_apollo_names_a_document_by_its_hash(api: Service) -> None:
     expected = {"artistByPk": {"name": "Accept"}}
     assert (await post(api, extensions=extensions, variables={"id": 2})).data == expected
     members = {"extensions": json.dumps(extensions), "variables": '{"id": 2}'}
-    # A browser's Accept header must not bring the console page: this is a request.
+    # A browser's Accept header must not return the console page for a GraphQL request.
     response = await api.get(members, headers={"accept": "text/html,*/*;q=0.8"})
     assert response.data == expected
 

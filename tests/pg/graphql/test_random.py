@@ -1,4 +1,4 @@
-"""Random documents of the schema, each executed with one message."""
+"""Random valid documents are each executed with one message to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 class Writer:
-    """Writes one document, drawing each choice."""
+    """Generates one document, drawing each choice."""
 
     def __init__(self, draw: st.DrawFn, api: Service) -> None:
         self.draw = draw

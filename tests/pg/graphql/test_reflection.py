@@ -185,7 +185,7 @@ def school(server: Server, reactor: Any) -> Iterator[Service]:
         yield service
 
 
-def test_inflection_is_a_schemas_own_choice(school: Service) -> None:
+def test_inflection_is_configured_per_schema(school: Service) -> None:
     assert school.collections() == {
         *("lessonCollection", "lessonByPk", "enrolledPersonCollection", "enrolledPersonByPk"),
         *("personCollection", "personByPk"),

@@ -1,4 +1,4 @@
-"""Single related rows of pages, joined or looked up, in both APIs."""
+"""Related to-one rows in pages of both APIs, fetched by a join or by a lookup per row."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_rows_that_a_policy_hides_are_null(service: Service) -> None:
 
 
 async def test_duplicate_keys_in_child_tables_do_not_duplicate_rows(service: Service) -> None:
-    """PostgreSQL does not enforce keys across inheriting tables."""
+    """PostgreSQL does not enforce keys across a table and its child tables."""
     data = await service.data("{ ownerCollection { edges { node { id animal { id } } } } }")
     expected = [{"id": 1, "animal": {"id": 1}}, {"id": 2, "animal": {"id": 2}}]
     assert nodes(data["ownerCollection"]) == expected

@@ -1,4 +1,4 @@
-"""Request context in PostgreSQL, and settings that affect responses."""
+"""The request as seen by SQL, and SQL settings that affect the response."""
 
 from __future__ import annotations
 

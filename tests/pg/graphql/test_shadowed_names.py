@@ -1,7 +1,7 @@
 """Functions and operators in exposed schemas never replace those of PostgreSQL.
 
-PostgreSQL resolves names by argument types in all schemas of the search path. Whoever may create
-objects in one of them could otherwise run code with the privileges of every caller.
+PostgreSQL resolves names by argument types in all schemas of the search path. Otherwise, a role that may
+create objects in one of the schemas could run code with the privileges of every caller.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def results(api: Service) -> list[Any]:
-    """Return the results of both APIs."""
+    """Return the results of QUERIES and REQUESTS."""
     bodies: list[Any] = [await api.data(query) for query in QUERIES]
     for method, target, body in REQUESTS:
         response = await api.rest(method, target, body, headers={"prefer": _PREFERRED})

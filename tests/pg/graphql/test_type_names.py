@@ -1,4 +1,4 @@
-"""Tables, enums and composite types with the names of generated types."""
+"""Tables, enums and composite types whose names clash with generated types."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def database(server: Server, *, inflection: bool) -> Database:
 
 
 CASES = {"unchanged-plain": (False, frozenset[str]()), "inflected-features": (True, frozenset(FEATURES))}
-"""Whether names are inflected, and the features; ``tests/unit/graphql`` has the other combinations."""
+"""Whether names are inflected, and the enabled features. ``tests/unit/graphql`` tests other combinations."""
 
 
 @pytest.fixture(scope="module", params=CASES.values(), ids=list(CASES))

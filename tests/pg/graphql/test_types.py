@@ -1,6 +1,6 @@
-"""Values of every type over GraphQL: serialization and filters.
+"""Values and filters of every type over GraphQL.
 
-The tables are those of docs/reference/graphql.md, Scalars and docs/reference/graphql.md, Filters.
+They are documented in docs/reference/graphql.md, Scalars, and docs/reference/graphql.md, Filters.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ EXTRAS = {
     "ltree": ({"ltree": "'a.b'"}, "create extension ltree; alter table thing add ltree ltree;"),
     "libxml": ({"xml": "'<a/>'"}, "alter table thing add xml xml;"),
 }
-"""Types that some servers lack: columns with the values of row 1, and the SQL that adds them."""
+"""Types that some servers lack: the values of their columns in row 1, and SQL that adds the columns."""
 
 
 OUT: dict[str, tuple[str, Any]] = {
@@ -135,7 +135,7 @@ OUT: dict[str, tuple[str, Any]] = {
     "citexts": ("[String]", ["MiXed"]),
     "varchars": ("[String]", ["abc"]),
 }
-"""Column: its field's type and the wire form of row 1."""
+"""The GraphQL type of each column, and its JSON value in row 1."""
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def lacking(server: Server) -> set[str]:
 
 @pytest.fixture(autouse=True)
 def _skip_unsupported_types(request: pytest.FixtureRequest, server: Server) -> None:
-    """Skip a case with a column that the server does not support."""
+    """Skip cases whose column the server does not support."""
     case = getattr(request.node, "callspec", None)
     named = set(re.findall(r"\w+", str(case.params))) if case else set()
     server.require(*(feature for feature, (columns, _) in EXTRAS.items() if named & set(columns)))
@@ -179,7 +179,7 @@ async def test_null_is_null_in_every_type(service: Service, lacking: set[str]) -
     assert row == {**dict.fromkeys(names), "id": 0}
 
 
-async def test_values_without_a_number_travel_as_postgresql_writes_them(service: Service) -> None:
+async def test_infinities_and_nan_are_written_as_by_postgresql(service: Service) -> None:
     fields = "real double numeric date timestamp timestamptz ints texts moods"
     two, three = await service.rows("thing", fields, "filter: {id: {gte: 2}}", check=False)
     assert two == {
@@ -238,7 +238,7 @@ def test_every_filter_type_has_its_operators(service: Service, lacking: set[str]
     schema = service.schema()
     fields = schema.object_type("thingFilter").fields
     filters = {name: kind for name, kind in FILTERS.items() if name not in lacking}
-    # Where PostgreSQL has no equality, there is nothing to compare.
+    # Types without an equality operator can only be compared with NULL.
     null_only = {"jsons", "xml", "point"} - lacking
     assert set(fields) == {"nodeId", "id", *filters, *null_only, "double", "and", "or", "not"}
     assert {str(fields[name].type) for name in null_only} == {"IsFilter"}
@@ -278,7 +278,7 @@ async def test_value_from_a_response_selects_its_row(service: Service, name: str
     if "in" in OPERATORS[kind]:
         assert await service.ids("thing", f"filter: {{{name}: {{in: [{literal}]}}}}") == [1]
         assert await service.ids("thing", f"filter: {{{name}: {{in: {literal}}}}}") == [1], (
-            "a lone value is a list"
+            "a single value is coerced to a list"
         )
         assert await service.ids("thing", f"filter: {{{name}: {{in: []}}}}") == []
     if "neq" in OPERATORS[kind]:
@@ -286,9 +286,9 @@ async def test_value_from_a_response_selects_its_row(service: Service, name: str
     assert 0 in await service.ids("thing", f"filter: {{{name}: {{is: NULL}}}}")
     assert 0 not in await service.ids("thing", f"filter: {{{name}: {{is: NOT_NULL}}}}")
     assert await service.ids("thing", f"filter: {{{name}: {{eq: null}}}}") == [], (
-        "as in SQL, nothing equals null"
+        "nothing equals NULL, as in SQL"
     )
-    assert await service.ids("thing", f"filter: {{not: {{{name}: {{eq: null}}}}}}") == [], "nor is it unequal"
+    assert await service.ids("thing", f"filter: {{not: {{{name}: {{eq: null}}}}}}") == [], "or unequal to it"
 
 
 @pytest.mark.parametrize("name", [name for name, kind in FILTERS.items() if "gt" in OPERATORS.get(kind, ())])
@@ -318,7 +318,7 @@ async def test_lists_are_compared_by_their_elements(service: Service, name: str)
     assert await found("overlaps", first) == [1]
     assert await found("overlaps", "[]") == []
     assert await found("is", "NULL") == [0]
-    # NULL elements are contained in nothing.
+    # An array with NULL elements is contained in no array.
     whole = values == OUT[name][1]
     assert await found("containedBy", everything) == ([1] if whole else [])
     assert await found("eq", everything) == ([1] if whole else [])
@@ -391,7 +391,7 @@ async def test_filters_of_json_and_composite_columns_are_rejected(service: Servi
 
 
 async def test_two_types_of_extensions_share_a_variable(service: Service, server: Server) -> None:
-    """PostgreSQL infers the type of each parameter."""
+    """PostgreSQL would infer one type for a shared parameter."""
     server.require("ltree")
     query = """query($v: Opaque) {
         thingCollection(filter: {or: [{raw: {eq: $v}}, {not: {ltree: {eq: $v}}}]}) {
@@ -403,7 +403,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 
 @given(st.lists(st.one_of(texts, st.text("{}\"\\, 'NULnul%$é\n", max_size=6)), max_size=5))
-async def test_any_list_of_texts_arrives_as_it_is(service: Service, values: list[str]) -> None:
+async def test_any_list_of_texts_is_passed_unchanged(service: Service, values: list[str]) -> None:
     query = """query($v: [String!], $one: String!) {
         whole: thingCollection(filter: {texts: {eq: $v}}) { edges { node { id } } }
         part: thingCollection(filter: {text: {in: $v}}) { edges { node { id } } }

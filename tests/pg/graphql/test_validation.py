@@ -51,7 +51,7 @@ def strict(api: Service, reactor: Any) -> Iterator[Service]:
 
 
 async def lenient_data(api: Service, query: str, variables: dict[str, Any] | None = None) -> Any:
-    """Return the data of a document that the GraphQL specification forbids."""
+    """Return the data of a document that is invalid by the GraphQL specification."""
     return (await api.ask(query, variables, check=False)).data
 
 
@@ -262,7 +262,7 @@ async def test_operations_may_declare_a_variable_with_different_types(api: Servi
         assert data["itemByPk"]["name"] == name
 
 
-async def test_variables_inside_lists_and_objects(api: Service) -> None:
+async def test_variables_work_inside_lists_and_objects(api: Service) -> None:
     query = """query($a: String, $b: Int, $c: x) {
         itemCollection(filter: {or: [{id: {in: [$a, $b]}}, {mood: {in: [$c]}}], not: {name: {eq: $a}}}) {
             edges { node { name } } } }"""

@@ -267,7 +267,7 @@ async def test_not_null_keys_may_make_non_null_relationships(server: Server, rea
             "foreign_schema": "public", "foreign_table": "free", "foreign_columns": ["id"]}]})';
         """
     )
-    # PostgreSQL does not guarantee a key that is not validated or that a directive declares.
+    # PostgreSQL does not enforce keys that are NOT VALID or that only a directive declares.
     names += ("free", "says")
     for setting, expected in (
         (False, ["free", "free", "guarded", "free", "free", "free"]),

@@ -38,7 +38,7 @@ CHANGE = {"target": "item?id=eq.1", "body": {"name": "after"}}
 
 
 async def results(live: LiveService, folder: Path, client: str, **options: Any) -> Any:
-    """Return the first two results that the client receives; it makes the change in between."""
+    """Return the client's first two results. The client makes the change between them."""
     await install(live.reactor, folder, *CLIENTS)
     arguments = (live.url, json.dumps({"apikey": KEY}), json.dumps({"change": CHANGE, **options}))
     return json.loads(await run_script(live.reactor, SCRIPT, str(folder), client, *arguments))
@@ -57,7 +57,7 @@ async def test_client_receives_subscription_results(
 async def test_websocket_client_receives_subscription_results(
     live: LiveService, npm_clients: Path, client: str
 ) -> None:
-    """If its token has expired, the client connects again with another one."""
+    """A client whose token has expired reconnects with another token."""
     expired, valid, renewed = signed("anon", exp=1), signed("anon"), signed("anon", jti="renewed")
     tokens = [valid, renewed] if client == "graphqlWsRenewal" else [expired, valid]
     query = "subscription Live { itemByPk(id: 1) { name } }"
@@ -100,7 +100,7 @@ async def test_requests_of_the_guide_work(guide: LiveService) -> None:
 async def test_programs_of_the_guide_work(
     guide: LiveService, npm_clients: Path, reactor: Any, tmp_path: Path
 ) -> None:
-    """The programs use ``EventSource`` without and with supabase-js, graphql-ws twice, and graphql-sse."""
+    """The programs use ``EventSource`` alone and with supabase-js, graphql-ws twice, and graphql-sse."""
     await install(reactor, npm_clients, *CLIENTS)
     programs = [block.text for block in documents.blocks(GUIDE) if block.language == "js"]
     query = next(block.text for block in documents.blocks(GUIDE) if block.language == "graphql")

@@ -38,7 +38,7 @@ def live(server: Server, reactor: Any) -> Iterator[LiveService]:
 
 @pytest.fixture
 def selective(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema with subscriptions only for the table whose directive enables them."""
+    """Serve the schema with subscriptions to one table, enabled by its directive."""
     with serving_live(reactor, server.create_database(SCHEMA), graphql_features=frozenset()) as service:
         yield service
 
@@ -147,7 +147,7 @@ async def test_subscription_requires_an_event_stream(live: LiveService) -> None:
 
 
 async def test_get_request_can_subscribe(live: LiveService) -> None:
-    """``EventSource`` in browsers sends GET requests. Only REST accepts its key as a parameter."""
+    """``EventSource`` in browsers sends GET requests. Only REST accepts the API key as a parameter."""
     stream = await live.open("/graphql/v1?query=subscription%7BbookByPk(id:1)%7Btitle%7D%7D")
     assert (await live.next(stream)).json == {"data": {"bookByPk": {"title": "Notes"}}}
 

@@ -1,4 +1,4 @@
-"""Fair sharing of memory, connections and time between the clients of live queries."""
+"""Clients of live queries share memory, connections and time fairly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ create view paused as select seconds, pg_sleep(seconds) is null as over from pau
 grant select on all tables in schema public to anon, authenticated;
 """
 LARGE = 9_000_000
-"""Size of a result in bytes; more than sockets buffer."""
+"""Size of a result in bytes, larger than the socket buffers."""
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def live(server: Server, reactor: Any) -> Iterator[LiveService]:
 
 
 async def stalled(live: LiveService, target: str = "item?order=id", **named: Any) -> Stream:
-    """Subscribe to a large result and stop reading it."""
+    """Subscribe to a large result and stop reading from the socket."""
     stream = await live.rest(target, **named)
     stream.transport.pauseProducing()
     return stream
 
 
 def grow(live: LiveService, size: int = LARGE) -> None:
-    """Make results that contain the first item large."""
+    """Make the first item large. Every result that contains the item becomes large."""
     live.database.execute("update item set name = repeat('x', %s) where id = 1", (size,))
 
 
@@ -114,7 +114,7 @@ async def test_caller_with_most_unsent_bytes_is_disconnected(
 async def test_subscriptions_are_rejected_while_too_much_is_unsent(
     live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New subscriptions fail before their query runs, until the backlog has been sent."""
+    """New subscriptions are rejected before their query runs, until the unsent bytes have been sent."""
     monkeypatch.setattr(subscribers, "MAX_UNSENT", LARGE // 2)
     grow(live)
     slow_client = await stalled(live)
@@ -165,7 +165,7 @@ async def test_ended_stream_counts_until_its_connection_is_closed(
 
 @contextmanager
 def notifying(live: LiveService, table: str) -> Iterator[None]:
-    """Keep writing to a table and sending notifications about it."""
+    """Repeatedly write to a table and send notifications about the changes."""
     ids = iter(range(10, 1_000_000))
 
     def write() -> None:

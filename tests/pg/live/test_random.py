@@ -1,4 +1,4 @@
-"""Random writes as several roles: every snapshot was correct when it was taken, and the last one still is."""
+"""Live queries during random writes: every snapshot was correct when it was read, and the last is current."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GRAPHQL = (
 
 
 class Reader:
-    """A subscriber, with all results that have been correct since it subscribed."""
+    """A subscriber and all results that were correct at some time since it subscribed."""
 
     def __init__(self, live: LiveService, target: str, owner: str | None) -> None:
         self.live = live
@@ -75,7 +75,7 @@ class Reader:
         assert self.stream.status == 200
 
     async def fetch(self) -> str:
-        """Return the current result of the same query."""
+        """Return the query's current result without a subscription."""
         accept = {"token": self.token, "Accept": "application/json"}
         if self.target.startswith("subscription"):
             plain = await self.live.graphql(self.target.replace("subscription", "query", 1), **accept)
@@ -85,11 +85,9 @@ class Reader:
         return canonical(plain.text)
 
     async def record(self) -> None:
-        """Record the current result as correct."""
         self.correct.add(await self.fetch())
 
     def check(self) -> None:
-        """Check the received snapshots."""
         assert self.stream is not None
         while self.stream.events:
             event = self.stream.events.popleft()
@@ -102,12 +100,10 @@ class Reader:
 
 
 def canonical(text: str) -> str:
-    """Return JSON text in a canonical form."""
     return json.dumps(json.loads(text), sort_keys=True)
 
 
 def notes(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield all notes in a result, at any depth."""
     if isinstance(value, list):
         for item in value:
             yield from notes(item)
@@ -128,7 +124,6 @@ class Writer:
         self.open: list[Any] = []
 
     def statement(self) -> str:
-        """Return a statement that changes some rows."""
         self.number += 1
         chance, identifier = self.chance, self.chance.randrange(1, 9)
         owner = chance.choice(OWNERS)
@@ -143,7 +138,7 @@ class Writer:
         ))  # fmt: skip
 
     def begin(self) -> None:
-        """Write in a transaction that ends later or never. No two of them touch the same rows."""
+        """Write in a transaction that ends later or never. No two such transactions change the same rows."""
         connection = psycopg2.connect(self.database.admin_uri)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -154,7 +149,7 @@ class Writer:
         self.open.append(connection)
 
     def end(self) -> None:
-        """End one of the open transactions, if there are any."""
+        """Commit or roll back one of the open transactions, if any."""
         if self.open:
             connection = self.open.pop(self.chance.randrange(len(self.open)))
             (connection.commit if self.chance.random() < 0.7 else connection.rollback)()
@@ -201,7 +196,7 @@ async def test_every_snapshot_is_correct(live: LiveService, reactor: Any, seed: 
                 "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'authenticator'"
             )
         elif action == "policy":
-            while writer.open:  # the statement would wait for them
+            while writer.open:  # ALTER POLICY would wait for open transactions
                 writer.end()
             live.database.execute(
                 f"alter policy public_ones on note using (secret is false and id <> {chance.randrange(9)})"

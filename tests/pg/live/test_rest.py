@@ -107,7 +107,7 @@ async def test_volatile_functions_and_other_media_types_are_rejected(live: LiveS
 
 
 async def test_single_object_media_type_is_supported(live: LiveService) -> None:
-    """The second media type is that of the body. An error ends the stream with a ``failed`` event."""
+    """The media type after ``text/event-stream`` applies to the data. A ``failed`` event ends the stream."""
     stream = await live.rest("author?id=eq.2", Accept="text/event-stream, application/vnd.pgrst.object+json")
     assert (await live.next(stream)).json == {"id": 2, "name": "Grace"}
     live.database.execute("delete from book; delete from author where id = 2")
@@ -161,14 +161,14 @@ async def test_equal_subscriptions_share_one_query(live: LiveService) -> None:
 
 
 async def test_browser_can_send_the_key_in_the_url(live: LiveService) -> None:
-    """The key may be a JWT."""
+    """The API key may be a JWT."""
     stream = await live.rest(f"book?select=title&apikey={signed(sub='ada')}", apikey="")
     assert (await live.next(stream)).json == [{"title": "Notes"}]
 
 
 @pytest.fixture
 def notified(server: Server, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema, polling once an hour."""
+    """Serve the schema, polling only once an hour."""
     with serving_live(reactor, server.create_database(SCHEMA), live_interval=3600.0) as service:
         yield service
 

@@ -1,4 +1,4 @@
-"""Live queries follow changes of rights and stay within their limits."""
+"""Live queries observe changed privileges, policies, keys and schemas. Their number is limited."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_new_policy_takes_effect_immediately(live: LiveService) -> None:
 
 
 async def test_removed_api_key_ends_the_subscription(live: LiveService, monkeypatch: Any) -> None:
-    """Keys are checked again from time to time, even if no data has changed."""
+    """API keys are checked periodically, even if no data has changed."""
     stream = await live.rest("item")
     await live.next(stream)
     monkeypatch.setattr("dataapi.live.queries._REAUTHENTICATE_AFTER", 0.0)
@@ -138,7 +138,7 @@ async def test_unannounced_schema_change_is_followed(
 
 
 async def test_subscriptions_per_caller_are_limited(live: LiveService) -> None:
-    """One more is rejected until another ends. Each caller has a separate limit."""
+    """Each caller has a separate limit. A further subscription is accepted after another has ended."""
     mine = [await live.rest(f"item?id=eq.{number}") for number in range(3)]
     for stream in mine:
         await live.next(stream)
@@ -164,7 +164,7 @@ async def test_subscriptions_per_process_are_limited(live: LiveService) -> None:
     await refused.ended
     assert (refused.status, '"TOO_MANY_SUBSCRIPTIONS"' in refused.text) == (503, True)
     assert live.figures.subscribers == 4
-    for _ in range(3):  # as many as max-connections
+    for _ in range(3):  # the maximum number of connections
         plain = await live.rest("item?id=eq.1&select=id", Accept="application/json")
         await plain.ended
         assert (plain.status, plain.text) == (200, '[{"id":1}]')

@@ -41,7 +41,7 @@ RESET = "truncate item; insert into item values (1, 'before')"
 ITEM = "subscription { itemByPk(id: 1) { name } }"
 NAMES = "{ itemCollection(orderBy: [{id: AscNullsLast}]) { edges { node { name } } } }"
 LARGE = 9_000_000
-"""Size of a result in bytes; more than sockets buffer."""
+"""Size of a result in bytes, larger than the socket buffers."""
 ORIGIN = "https://app.example.org"
 
 
@@ -63,7 +63,7 @@ def live(database: Database, reactor: Any) -> Iterator[LiveService]:
 
 @pytest.fixture
 def clients(live: LiveService, reactor: Any) -> Iterator[Connect]:
-    """Yield a function that connects. All connections are released after the test."""
+    """Yield a function that opens a WebSocket. Closing all WebSockets must free their resources."""
     opened: list[SocketClient] = []
 
     async def open_client(*headers: tuple[str, str], **options: Any) -> SocketClient:
@@ -87,14 +87,13 @@ def clients(live: LiveService, reactor: Any) -> Iterator[Connect]:
 
 @pytest.fixture
 def limited(database: Database, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema with low limits of requests."""
+    """Serve the schema with low limits on requests."""
     with serving_live(reactor, database, request_timeout=0.3, graphql_max_depth=2, max_body=1000) as service:
         yield service
 
 
 @pytest.fixture
 def disabled(database: Database, reactor: Any) -> Iterator[LiveService]:
-    """Serve the schema without live queries."""
     with serving_live(reactor, database, live_interval=None) as service:
         yield service
 
@@ -112,7 +111,6 @@ def completion(identifier: str) -> Any:
 
 
 def errors(message: Any) -> list[str]:
-    """Return the texts of an error message."""
     assert message["type"] == "error", message
     return [error["message"] for error in message["payload"]]
 
@@ -178,7 +176,7 @@ async def test_rejected_operations_send_errors(clients: Connect) -> None:
 
 
 async def test_failed_operations_send_a_result(clients: Connect) -> None:
-    """Their result contains ``data`` and ``errors``, like a response over HTTP."""
+    """The result contains ``data`` and ``errors``, like a response over HTTP."""
     client = await (await clients()).initialise()
     for text in ("{ failing }", "subscription { failing }"):
         client.subscribe("a", text)
@@ -280,7 +278,7 @@ async def test_key_in_the_url_is_not_accepted(clients: Connect) -> None:
 
 
 def advance(live: LiveService, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Advance the clock that tokens are compared with."""
+    """Advance the clock that token expiry is compared with."""
     now = time.time() + seconds
     assert live.part.apis is not None
     monkeypatch.setattr(live.part.apis.live, "_now", lambda: now)
@@ -312,7 +310,7 @@ async def test_expired_token_closes_its_connection(
 async def test_ping_renews_the_token(
     live: LiveService, clients: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Subscriptions run again with the new token, and continue after the old one has expired."""
+    """Subscriptions are run again with the new token, and continue after the old token has expired."""
     client = await (await clients()).initialise(authorization=bearer(100))
     for identifier in ("a", "b"):
         client.subscribe(identifier, ITEM)
@@ -461,7 +459,7 @@ async def test_internal_error_closes_the_connection(
     [
         (b"\x81\x02{}", 1002),  # not masked
         (b"\xc1\x80\0\0\0\0", 1002),  # compressed
-        (b"\x80\x80\0\0\0\0", 1002),  # a continuation of nothing
+        (b"\x80\x80\0\0\0\0", 1002),  # a continuation without a first frame
         (b"\x81\xff\0\0\0\0\0\x20\0\0\0\0\0\0", 1009),
         (b"\x82\x80\0\0\0\0", 4400),  # binary
     ],
@@ -567,7 +565,7 @@ async def test_few_operations_of_a_connection_run_at_a_time(
 async def test_client_that_does_not_read_is_not_served(
     live: LiveService, clients: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its messages wait, so that its results do not fill the memory, until it is disconnected."""
+    """While a client reads nothing, its messages are not processed. Later, the client is disconnected."""
     live.database.execute("update item set name = repeat('x', %s)", (LARGE,))
     client = await (await clients()).initialise()
     client.transport.pauseProducing()
@@ -633,7 +631,7 @@ async def test_silent_client_is_disconnected(clients: Connect, monkeypatch: pyte
 
 
 async def test_incomplete_messages_count_as_request_bodies(live: LiveService, clients: Connect) -> None:
-    """Both parts of a frame and frames of a message count."""
+    """Incomplete frames count, and so do complete frames of an incomplete message."""
     client, other = await clients(), await clients()
     client.send_raw(b"\x81\xff" + (100_000).to_bytes(8) + b"\0\0\0\0" + b"x" * 90_000)
     await live.until(lambda: live.site.bodies.free < 40_000, "the reservation")
@@ -711,7 +709,7 @@ async def test_disabled_live_queries_disable_websockets(disabled: LiveService, r
 async def test_any_sequence_of_messages_releases_everything(
     live: LiveService, clients: Connect, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The fixture checks what remains."""
+    """The fixture ``clients`` checks that no resources are left."""
     monkeypatch.setattr(websocket, "CLOSE_TIMEOUT", 0.05)
     monkeypatch.setattr(websocket, "MAX_RUNNING", 2)
     chance = random.Random(seed)
@@ -761,7 +759,7 @@ async def test_any_sequence_of_messages_releases_everything(
                     break
                 await act(client)
         except (AssertionError, InvalidState):
-            pass  # there are too many connections, or this one is closing
+            pass  # there are too many connections, or this connection is closing
         finally:
             client.abort()
             await client.end()

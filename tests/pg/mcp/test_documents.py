@@ -1,4 +1,4 @@
-"""The examples of docs/mcp.md: its SQL, requests, and the files of agents."""
+"""The examples of docs/mcp.md: SQL, requests, and configuration files of agents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_sql_of_the_role_runs(service: Service) -> None:
     service.database.execute("drop owned by reporting_agent; drop role reporting_agent")
 
 
-@pytest.mark.parametrize("title", ["Turn it on", "Writes", "Sign in with OAuth"])
+@pytest.mark.parametrize("title", ["Enable MCP", "Writes", "Sign in with OAuth"])
 def test_configuration_is_valid(title: str, tmp_path: Path) -> None:
     [text] = blocks(title, "ini")
     keys = (

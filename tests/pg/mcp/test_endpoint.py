@@ -1,4 +1,4 @@
-"""The endpoint for agents over HTTP: methods, statuses, origins, authentication and its metadata."""
+"""The MCP endpoint over HTTP: methods, statuses, origins, authentication and OAuth metadata."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def agent(service: Service) -> Agent:
 
 
 async def earlier(service: Service, method: str, params: Any = None, **headers: str) -> Answer:
-    """Send a request of the revision with a handshake."""
+    """Send a request in the earlier protocol revision."""
     body = json.dumps({"jsonrpc": "2.0", "id": "x", "method": method, "params": params or {}}).encode()
     return await service.post("/mcp", body, headers={**EARLIER, **headers})
 
@@ -204,7 +204,7 @@ async def test_metadata_names_the_resource_and_its_authorization_servers(service
 
 @pytest.fixture(scope="module")
 def signing_in(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a database as docs/mcp.md, Sign in with OAuth, configures it."""
+    """Serve a database with the settings from docs/mcp.md, Sign in with OAuth."""
     settings: dict[str, Any] = {
         "require_api_key": False,
         "db_anon_role": "",

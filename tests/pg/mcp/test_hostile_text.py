@@ -1,4 +1,4 @@
-"""Prompts hidden in rows, comments and names stay data."""
+"""Prompts hidden in rows, comments and names are only returned as data."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_comments_are_members_of_descriptions(service: Service) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "places"),
     [
-        # PostgreSQL's own error, of a value that the caller sent.
+        # PostgreSQL's own error about a value that the caller sent.
         ("insert_rows", {"table": "ticket", "rows": [{"id": 2, "body": PROMPT}]}, {"details"}),
         # PostgreSQL shows the failing row in the details, which client-error-verbosity = minimal removes.
         ("update_rows", {"table": "ticket", "set": {"state": "x"}, "filters": {"id": "eq.1"}}, {"details"}),
@@ -94,7 +94,7 @@ async def test_errors_of_the_protocol_quote_at_most_a_few_words_of_the_caller(
 
 
 def _paths(value: Any, path: str = "") -> set[str]:
-    """Return the paths of the texts with the prompt."""
+    """Return the paths of texts that contain the prompt."""
     if isinstance(value, dict):
         return {each for name, member in value.items() for each in _paths(member, f"{path}.{name}")}
     if isinstance(value, list):

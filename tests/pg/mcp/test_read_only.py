@@ -1,4 +1,4 @@
-"""PostgreSQL rejects every write of an agent unless mcp-writes is on."""
+"""PostgreSQL rejects every write by an agent unless mcp-writes is on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents see and may do exactly what REST shows and allows their role."""
+"""An agent's role has the same tables, functions and privileges as over REST."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CALLS: list[tuple[str, dict[str, Any], tuple[str, str, Any]]] = [
         for name in TABLES
     ),
 ]
-"""Calls of tools, and the REST requests with the same meaning."""
+"""Tool calls and the equivalent REST requests."""
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -166,7 +166,7 @@ async def test_new_grants_apply_without_a_restart(api: Service) -> None:
 
 
 async def test_cost_limits_of_a_role_and_a_function_apply(api: Service) -> None:
-    """Both are settings of the transaction, as for REST requests."""
+    """Both limits are settings of the transaction, as for REST requests."""
     name = "plan_filter.statement_cost_limit"
     limits = f"alter role anon set {name} = 1000; alter function greet(text) set {name} = 500"
     await api.execute(limits)

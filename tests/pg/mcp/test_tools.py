@@ -1,4 +1,4 @@
-"""Results and errors of the tools, and their effects."""
+"""Results, errors and effects of MCP tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST aggregates: implicit grouping, casts, embedded and spread resources."""
+"""REST aggregates: implicit grouping, casts, and embedded and spread resources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CASES: list[tuple[str, Rows]] = [
     ("film?select=year,headline.max()&order=year&year=not.is.null", [
         {"year": 1990, "max": "ALPHA"}, {"year": 1995, "max": 'GAMMA, THE "LAST"'},
         {"year": 2001, "max": "DELTA_100%"}]),
-    # Within embedded resources.
+    # Aggregates within embedded resources.
     ("film?select=id,sale(amount.sum())&order=id&limit=3", [
         {"id": 1, "sale": [{"sum": 30.5}]}, {"id": 2, "sale": [{"sum": 5}]},
         {"id": 3, "sale": [{"sum": None}]}]),
@@ -102,7 +102,7 @@ def plain(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 async def test_bare_count_works_without_enabled_aggregates(plain: Service, features: Service) -> None:
-    """``count`` without parentheses counts rows unless a column has that name."""
+    """``count`` without parentheses counts rows unless there is a column ``count``."""
     await plain.execute("insert into t values (1, null), (2, 1), (3, 1); select 1")
     response = await plain.rest("GET", "t?select=id,t(count)&order=id&t.id=gt.2")
     assert response.body == [{"id": n, "t": [{"count": int(n == 1)}]} for n in (1, 2, 3)]
@@ -135,7 +135,7 @@ async def test_aggregates_are_rejected_unless_enabled(plain: Service, select: st
     ["id,...sale(amount.sum())", "id,...sale(region,count())", "name,...film(title,...director(id.max()))"],
 )
 async def test_to_many_spreads_reject_aggregates(features: Service, select: str) -> None:
-    """Aggregates of a nested spread are rejected too, but not those of an embedded resource below it."""
+    """Aggregates within nested spreads are also rejected, but not those of resources embedded in a spread."""
     table = "film" if select.startswith("id") else "actor"
     response = await features.rest("GET", f"{table}?select={select}")
     assert (response.status, response.body) == (400, {

@@ -1,4 +1,4 @@
-"""Batches of REST requests in one transaction: all succeed or none, each as if it were sent separately."""
+"""Batches of REST requests in one transaction. All requests succeed or none, with their usual responses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ START = "truncate account, other.account, delayed; insert into account values (1
 
 @pytest.fixture(scope="module", params=[True, False], ids=["prepared", "inlined"])
 def served(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve accounts with and without prepared statements."""
     database = server.create_database(SCHEMA)
     settings = {"db_schemas": ("public", "other"), "db_prepared_statements": request.param}
     with serving(reactor, database, db_tx_end=TransactionEnd.COMMIT_ALLOW_OVERRIDE, **settings) as service:
@@ -55,7 +54,6 @@ def served(request: pytest.FixtureRequest, server: Server, reactor: Any) -> Iter
 
 @pytest.fixture
 def api(served: Service) -> Service:
-    """Return the service with two accounts."""
     served.database.execute(START)
     return served
 
@@ -66,7 +64,7 @@ async def send(api: Service, *requests: Any, role: str = "anon", **headers: str)
 
 
 def batched(method: str, path: str, body: Any = None, **headers: str) -> dict[str, Any]:
-    """Return a request of a batch. Underscores in header names become hyphens."""
+    """Return a request for a batch. Underscores in header names become hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return {"method": method, "path": path, "headers": named} | ({} if body is None else {"body": body})
 

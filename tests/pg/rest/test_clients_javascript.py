@@ -26,14 +26,14 @@ pytestmark = pytest.mark.time_limit(180)  # the first run installs npm packages
 
 @pytest.fixture
 def separate(clients: Service, reactor: Any) -> Iterator[Service]:
-    """Serve the database with a separate pool, because cancelling a statement costs a connection."""
+    """Serve the database with a separate pool, because cancelling a statement closes a connection."""
     exposed = clients.project.db_schemas
     with serving(reactor, clients.database, db_schemas=exposed) as service:
         yield service
 
 
 async def check(reactor: Any, service: Service, folder: Path, group: str) -> int:
-    """Run the calls of a group, compare their results, and return the number of calls."""
+    """Run a group of calls, check their results, and return the number of calls."""
     await install(reactor, folder, *CLIENTS)
     arguments = (str(folder), service.url, KEY, token("authenticated"), group)
     report = json.loads(await run_script(reactor, SCRIPT, *arguments))

@@ -1,4 +1,4 @@
-"""Methods of the Python clients ``postgrest`` and ``supabase``, as shown in their public documentation.
+"""Methods of the Python clients ``postgrest`` and ``supabase``, as their public documentation shows them.
 
 The other REST tests cover the server's rules.
 """
@@ -455,7 +455,7 @@ async def test_503_response_is_retried(clients: Service, reactor: Any, library: 
 
 
 async def test_token_of_the_signed_in_user_is_sent(clients: Service, reactor: Any) -> None:
-    """Both ``auth`` and an option header send the user's token together with the project's key."""
+    """``auth`` and the option for headers send the user's token together with the project's key."""
     signed = token("authenticated")
     response = await make(reactor, clients, "postgrest", lambda db: db.auth(signed).rpc("whoami", {}))
     assert response.data == "authenticated a user of authenticated"

@@ -94,7 +94,7 @@ async def test_tag_depends_on_the_media_type_the_range_and_the_count(api: Servic
         {}, {"accept": OBJECT}, {"accept": "text/csv"}, {"prefer": "count=exact"}, {"range": "0-0"},
     ]  # fmt: skip
     tags = {await tag_of(api, "item?id=eq.1&limit=1", **variant) for variant in variants}
-    assert len(tags) == 4, "only the range selects the same response"
+    assert len(tags) == 4, "only the request with a range has the same representation"
     partial = await api.rest("GET", "item?limit=1", headers={"prefer": "count=exact"})
     assert partial.status == 206
     api.database.execute("insert into item values (3, 'nail', 0)")
@@ -230,7 +230,7 @@ async def test_directive_sets_cache_control_of_reads(api: Service) -> None:
 
 @pytest.fixture
 def nesting(api: Service, reactor: Any) -> Iterator[Service]:
-    """Serve the database with inserts of related rows."""
+    """Serve the database with nested inserts enabled."""
     with serving(reactor, api.database, rest_features=frozenset({NESTED_INSERTS})) as service:
         yield service
 
@@ -408,14 +408,14 @@ async def test_conditions_work_within_a_batch(api: Service) -> None:
 
 @pytest.fixture
 def busy(api: Service, reactor: Any) -> Iterator[Service]:
-    """Serve the database with several connections, and close them after the test."""
+    """Serve the database with several connections."""
     with serving(reactor, api.database, db_pool=8) as service:
         yield service
 
 
 @contextmanager
 def locked(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    """Lock an item's row in an open transaction."""
+    """Lock the row of an item in an open transaction."""
     with psycopg.connect(database.admin_uri) as connection:
         connection.execute("select from item where id = 1 for update")
         yield connection
@@ -433,7 +433,7 @@ def started(work: Coroutine[Any, Any, Answer]) -> defer.Deferred[Answer]:
 
 
 async def test_one_of_two_concurrent_writes_wins(busy: Service, reactor: Any) -> None:
-    """Both have read the row and wait to write it."""
+    """Both clients have read the row before they write it."""
     headers = {"if-match": await tag_of(busy, "item?id=eq.1")}
     with locked(busy.database) as lock:
         writes = [
@@ -479,7 +479,7 @@ async def test_one_of_two_concurrent_inserts_wins(busy: Service, reactor: Any) -
 
 
 async def test_no_update_is_lost(busy: Service) -> None:
-    """Clients increment a number that they read before, and repeat after a failed condition."""
+    """Clients increment a number that they have read and repeat the update if their condition fails."""
     increments, target = 5, "item?id=eq.1&select=stock"
 
     async def client() -> int:
@@ -514,7 +514,7 @@ async def test_concurrent_writes_of_existing_rows_all_succeed(busy: Service) -> 
 
 @pytest.fixture
 def configured(api: Service, reactor: Any) -> Iterator[Service]:
-    """Serve the database with a pre-request function, and let clients roll back."""
+    """Serve the database with a pre-request function and allow clients to roll back."""
     settings = {"db_pre_request": "public.before_request", "db_tx_end": TransactionEnd.COMMIT_ALLOW_OVERRIDE}
     with serving(reactor, api.database, **settings) as service:
         yield service

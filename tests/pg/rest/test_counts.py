@@ -28,7 +28,7 @@ analyze;
 
 @pytest.fixture(scope="module")
 def crowd(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve a table of 1,000 rows with at most 10 rows per resource."""
+    """Serve a table of 1,000 rows with a limit of 10 rows."""
     with serving(reactor, server.create_database(CROWD), db_max_rows=10) as service:
         yield service
 
@@ -93,7 +93,7 @@ async def test_limits_and_ranges_select_rows(
 async def test_exact_count_covers_all_matching_rows(
     features: Service, query: str, range_: str | None, status: int, content_range: str
 ) -> None:
-    """206 means that more rows match than were returned."""
+    """Status 206 means that more rows match than were returned."""
     headers = {"prefer": "count=exact", **({"range": range_} if range_ else {})}
     response = await features.rest("GET", f"film?{query}", headers=headers)
     assert summary(response) == (status, content_range)
@@ -156,7 +156,7 @@ async def test_estimated_count_is_at_least_the_counted_rows(crowd: Service) -> N
         grant select on surprise to anon; select 1""")
     crowd.database.execute("analyze surprise; update surprise set id = id + 1000 where id > 100")
     response = await crowd.rest("GET", "surprise?id=gt.1000", headers={"prefer": "count=planned"})
-    assert summary(response) == (200, "0-9/1"), "the planner knows of none"
+    assert summary(response) == (200, "0-9/1"), "the planner's statistics contain no such row"
     response = await crowd.rest("GET", "surprise?id=gt.1000", headers={"prefer": "count=estimated"})
     assert summary(response) == (206, "0-9/11")
 

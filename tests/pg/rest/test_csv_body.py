@@ -36,7 +36,7 @@ CSV = {"content-type": "text/csv", "prefer": "return=representation"}
 
 
 async def test_csv_lines_are_inserted_as_rows(api: Service) -> None:
-    """PostgreSQL parses the cells. An empty cell and NULL are null unless quoted."""
+    """PostgreSQL parses the cells. Empty cells and the word NULL are null unless quoted."""
     body = 'id,title,price,tags,facts\n7,"a,b",1.5,"{x,y}","{""k"": [1]}"\n8,"",NULL,NULL,\n'
     response = await api.rest("POST", "book?select=id,title,price,tags", body, headers=CSV)
     assert response.status == 201
@@ -105,7 +105,7 @@ TREES = st.recursive(
     max_leaves=5,
 )
 DOCUMENTS = st.none() | TREES.map(lambda tree: json.dumps(tree, ensure_ascii=False))
-"""JSON text, or None for NULL. The text may be null."""
+"""JSON text, which may be "null", or None for NULL."""
 SHEET: dict[str, st.SearchStrategy[Any]] = {
     "word": st.none() | WORDS,
     "doc": DOCUMENTS, "tree": DOCUMENTS, "kept": DOCUMENTS,
@@ -129,7 +129,7 @@ async def test_csv_export_can_be_posted_back(service: Service, rows: list[dict[s
         f"truncate sheet restart identity; insert into sheet ({columns}) values {listed}", values
     )
     before = database.execute("select sheet::text from sheet order by id")
-    for limit in ("", "&limit=1000"):  # streamed and not
+    for limit in ("", "&limit=1000"):  # with and without streaming
         exported = await service.rest("GET", f"sheet?order=id{limit}", headers={"accept": "text/csv"})
         database.execute("truncate sheet restart identity")
         response = await service.rest("POST", "sheet", exported.text, headers={"content-type": "text/csv"})
@@ -139,7 +139,7 @@ async def test_csv_export_can_be_posted_back(service: Service, rows: list[dict[s
 
 @given(st.lists(st.none() | WORDS, min_size=1, max_size=5))
 async def test_csv_export_of_one_column_can_be_posted_back(service: Service, words: list[str | None]) -> None:
-    """An empty line is not a row, so NULL is written as a word."""
+    """An empty line is not a row, so the export contains the word NULL."""
     database = service.database
     listed = ", ".join(["(%s)"] * len(words))
     database.execute(f"truncate lone; insert into lone values {listed}", words)
@@ -173,7 +173,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 async def test_csv_and_form_values_of_json_columns_are_parsed_as_json(
     api: Service, method: str, target: str, body: str, headers: dict[str, str]
 ) -> None:
-    """COPY does the same: the values are JSON text, not JSON strings."""
+    """The values are parsed as JSON text, as by COPY."""
     api.database.execute("truncate sheet restart identity")
     if method == "PATCH":
         api.database.execute("insert into sheet default values")
@@ -207,7 +207,7 @@ async def test_invalid_json_in_csv_and_form_values_is_rejected(
 
 
 async def test_form_and_json_bodies_do_not_share_a_plan(api: Service) -> None:
-    """A JSON string that contains JSON remains a string."""
+    """A form value is parsed as JSON, but a JSON string in a JSON body remains a string."""
     api.database.execute("truncate sheet restart identity")
     await api.rest("POST", "sheet", "tree=[1]", headers=FORM)
     await api.rest("POST", "sheet", {"tree": "[1]"})

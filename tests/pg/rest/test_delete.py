@@ -37,7 +37,7 @@ async def test_deleted_rows_are_returned_on_request(api: Service) -> None:
 
 
 async def test_delete_without_a_filter_deletes_all_rows(api: Service) -> None:
-    """Limits do not filter writes, as in PostgREST 13 and later."""
+    """A limit does not restrict the deleted rows, as in PostgREST 13 and later."""
     response = await api.rest("DELETE", "book?limit=1&select=id&order=id", headers=SHOWN)
     assert response.body == [{"id": 1}, {"id": 2}, {"id": 3}]
     response = await api.rest("DELETE", "key_only", headers={**SHOWN, "accept": "text/csv"})

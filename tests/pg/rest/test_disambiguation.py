@@ -1,4 +1,6 @@
-"""Ambiguous embedded resources: PGRST201 lists the candidates, and hints select one."""
+"""Ambiguous embedded resources: error PGRST201 lists the candidates, and a hint in the request selects
+one.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,7 @@ async def test_ambiguous_relationships_are_listed_by_kind_and_name(features: Ser
 
 
 async def choices(service: Service, target: str, schema: str | None = None) -> list[str]:
-    """Return the candidates in the hint of an ambiguous request."""
+    """Return the candidates that the hint of a PGRST201 error lists."""
     headers = {} if schema is None else {"accept-profile": schema}
     response = await service.rest("GET", target, headers=headers)
     assert (response.status, response.body["code"]) == (300, "PGRST201"), response.text

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
                       {"played": "villain", "actor": {"name": "Yuri"}}]}]),
         # One to one, from either side.
         ("poster?select=url,film(title)&film=eq.1", [{"url": "alpha.png", "film": {"title": "Alpha"}}]),
-        # Self reference: the table's name embeds many rows, the column's name one.
+        # Self-reference: the table's name embeds many rows, the column's name embeds one.
         ("director?select=id,director(id)&id=eq.1", [{"id": 1, "director": [{"id": 2}, {"id": 3}]}]),
         ("director?select=id,mentor(id)&id=in.(1,2)", [
             {"id": 1, "mentor": None}, {"id": 2, "mentor": {"id": 1}}]),
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
             {"remakes": [{"id": 3}], "lead": {"name": "Xena"}}, {"remakes": [{"id": 2}], "lead": None}]),
         ("film?select=poster(url)&id=in.(1,2)", [
             {"poster": {"url": "https://posters.example/alpha.png"}}, {"poster": None}]),
-        # A function that returns no set.
+        # A function that does not return a set.
         ("film?select=banner(url)&id=in.(1,2)&order=id", [
             {"banner": {"url": "alpha.png"}}, {"banner": None}]),
         ("film?select=...banner(url)&id=in.(1,2)&order=id", [{"url": "alpha.png"}, {"url": None}]),
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
             {"pupils": [{"name": "Bert", "pupils": [{"name": "Dan"}]}, {"name": "Cleo", "pupils": []}]}]),
         ("film?select=remakes(id,director(name))&id=eq.2", [
             {"remakes": [{"id": 3, "director": {"name": "Bert"}}]}]),
-        # Nested within each other.
+        # Resources within resources.
         ("city?select=name,premiere!premiere_city_fkey(film(title,director(name,mentor(name))))&id=eq.3", [
             {"name": "Lima", "premiere": [
                 {"film": {"title": "Beta", "director": {"name": "Ada", "mentor": None}}}]}]),
-        # A unique key instead of a primary key.
+        # A junction table with a unique key instead of a primary key.
         ("film?select=actor!crew(name)&id=eq.2", [{"actor": [{"name": "Walt"}]}]),
     ],
 )  # fmt: skip
@@ -91,7 +91,7 @@ async def test_embedded_resources_have_their_own_parameters(features: Service) -
 
 
 async def test_filtered_to_one_row_becomes_null(features: Service) -> None:
-    """The parent's row is kept unless the request uses ``!inner``."""
+    """The parent's row is returned unless the request uses ``!inner``."""
     response = await features.read("film?select=id,director(name)&director.name=eq.Bert&id=in.(1,3)&order=id")
     assert response == [{"id": 1, "director": None}, {"id": 3, "director": {"name": "Bert"}}]
 
@@ -139,7 +139,7 @@ async def test_order_of_a_to_one_resource_is_validated(features: Service) -> Non
 
 
 async def test_empty_resources_add_no_members(features: Service) -> None:
-    """``resource()`` is only used for filters."""
+    """A resource without columns, ``resource()``, only serves filters."""
     assert await features.read("film?select=id,director()&id=eq.1") == [{"id": 1}]
     assert await features.read("film?select=id,director(film())&id=eq.1") == [{"id": 1}]
     assert await features.read("film?select=id,...director()&id=eq.1") == [{"id": 1}]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 CASES = [
-    # Comparisons, and rows with NULL on either side of a negation.
+    # Comparisons and negations, also of NULL.
     ("id=eq.2", "id = 2"),
     ("year=eq.1995", "year = 1995"),
     ("year=neq.1995", "year <> 1995"),
@@ -28,7 +28,7 @@ CASES = [
     ("seen=eq.true", "seen"),
     ('title=eq.Gamma, the "last"', "title = 'Gamma, the \"last\"'"),
     ("title=eq.", "title = ''"),
-    # Patterns: a star is a percent sign; regular expressions.
+    # Patterns, in which * means %, and regular expressions.
     ("title=like.A*", "title like 'A%'"),
     ("title=like.*a", "title like '%a'"),
     ("title=like.%25a", "title like '%a'"),
@@ -86,7 +86,7 @@ CASES = [
     ("run=nxr.[1990-01-01,1990-03-01)", "run &< '[1990-01-01,1990-03-01)'"),
     ("run=nxl.[1990-02-01,1990-03-01)", "run &> '[1990-02-01,1990-03-01)'"),
     ("run=adj.[1990-03-01,1990-04-01)", "run -|- '[1990-03-01,1990-04-01)'"),
-    # Members of JSON values.
+    # Object members and array elements of JSON values.
     ("data->>lang=eq.en", "data->>'lang' = 'en'"),
     ("data->>lang=is.null", "data->>'lang' is null"),
     ("data->cast->>size=eq.12", "data->'cast'->>'size' = '12'"),
@@ -131,7 +131,7 @@ async def test_filter_cases_have_many_different_results(features: Service) -> No
 
 
 async def test_special_column_names_can_be_quoted_or_escaped(features: Service) -> None:
-    """Characters that mean something in a filter require double quotes; blanks do not."""
+    """Characters with a meaning in filters require double quotes. Spaces do not."""
     for query in ("the key=eq.1", '"the key"=eq.1', '"a,b"=eq.comma', '"say \\"hi\\""=eq.quote',
                   '"d.o.t"=eq.dot', '"x->y"=eq.arrow', "the%20key=eq.1"):  # fmt: skip
         response = await features.rest("GET", f"Odd Table?{query}&select=the key")
@@ -149,7 +149,7 @@ async def test_filter_values_are_parsed_with_the_casts_of_a_domain(features: Ser
 
 
 async def test_patterns_are_not_cast_to_the_domain(features: Service) -> None:
-    """``like`` compares with the pattern as it was sent, although the domain has a cast for its values."""
+    """Patterns of ``like`` are used as sent, although the domain has a cast for its values."""
     for query, expected in [
         ("plate=eq.ab 12", [1]), ("plate=like.ab*", [3]), ("plate=ilike.ab*", [1, 3]),
         ("plate=not.like.A*", [3]),

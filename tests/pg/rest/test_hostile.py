@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from support.service import Answer
 
 NO_RUNNER: Any = None
-"""Placeholder for the pool; the test sends no statements."""
+"""Placeholder for the pool. The test sends no statements."""
 
 SCHEMA = """
 create schema private;
@@ -82,12 +82,12 @@ def repeated(item: str, times: int, separator: str = ",") -> str:
 
 
 def casts(count: int) -> str:
-    """Return a list of items with casts."""
+    """Return a ``select`` parameter of items with casts."""
     return ",".join(f"a{n}:id::text" for n in range(count))
 
 
 def beyond(maximum: int, subject: str) -> str:
-    """Return the end of the message about an exceeded limit."""
+    """Return the last words of the message about an exceeded limit."""
     return f"expecting at most {maximum} {subject}"
 
 
@@ -167,7 +167,7 @@ async def test_requests_over_a_total_limit_are_rejected(api: Service, query: str
     ],
 )
 async def test_requests_within_the_limits_are_fast(api: Service, query: str) -> None:
-    """The work of the daemon and of PostgreSQL is measured."""
+    """Measures the CPU time of the daemon and of PostgreSQL."""
     [[backend]] = await api.pool.fetch("select pg_backend_pid()")
     effort = Effort([backend])
     response = await api.rest("GET", f"person?{query}", role="authenticated")
@@ -198,7 +198,7 @@ async def test_computed_items_of_select_are_limited(
 
 
 def chain(depth: int, times: int) -> str:
-    """Return a request for nested staff with several null filters at each level."""
+    """Return a target with nested embedded resources, and several null filters on each resource."""
     paths = [repeated("staff_of", n, ".") for n in range(1, depth + 1)]
     filters = [f"{path}=not.is.null" for path in paths for _ in range(times)]
     return (
@@ -217,7 +217,7 @@ def chain(depth: int, times: int) -> str:
     ],
 )
 async def test_planner_does_not_try_all_join_orders(api: Service, target: str) -> None:
-    """Planning would take minutes for four levels with two conditions each, and all memory for six."""
+    """Planning all orders would take minutes for four levels, and exhaust the memory for six."""
     response = await api.rest("GET", target, role="authenticated")
     assert response.status == 200, response.text
     assert response.body[0]["id"] == 1
@@ -317,9 +317,9 @@ async def test_keys_of_long_bodies_are_checked_on_a_worker_thread(
 
 
 async def longest_turn(reactor: Any, pending: Coroutine[Any, Any, Answer]) -> tuple[Answer, float]:
-    """Return a response and the CPU time of the longest reactor turn until it arrived, in seconds."""
+    """Return the response, and the CPU time in seconds of the longest reactor turn before it arrived."""
     gc.collect()
-    gc.disable()  # collecting the tests' objects is not work of the daemon
+    gc.disable()  # collecting garbage of other tests is not work of the daemon
     try:
         result = defer.ensureDeferred(pending)
         longest, effort = 0.0, Effort()
@@ -369,7 +369,7 @@ async def test_cancelled_request_keeps_its_slot_until_its_body_is_read(
 
 
 async def test_long_names_are_not_repeated_for_each_line(api: Service) -> None:
-    """Otherwise 100 kB of CSV would become 500 MB of JSON."""
+    """Otherwise, 100 kB of CSV would become 500 MB of JSON."""
     body = "a" * 5000 + "\n" + "1\n" * 50_000
     response = await api.rest("POST", "person", body, headers={"content-type": "text/csv"})
     assert (response.status, response.body["code"]) == (400, "PGRST102")
@@ -390,7 +390,7 @@ async def test_path_length_is_limited_within_batches(api: Service) -> None:
 async def test_plan_cache_size_is_limited(api: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(role, "PLAN_CHARACTERS", 20_000)
     monkeypatch.setattr(role, "LONGEST_CACHED_STATEMENTS", 2_000)
-    # Plans stay cached while the catalog is unchanged.
+    # Change the catalog, so that no plans are cached.
     await api.execute("comment on table person is 'Of another catalog'")
     view = None
     for number in range(60):
@@ -454,7 +454,7 @@ async def test_responses_do_not_reveal_hidden_names(
 
 
 async def hints_with_privileges(api: Service, method: str, target: str, body: Any) -> bool:
-    """Return whether a role with all privileges gets a hint, if there is a hidden name to hint at."""
+    """Return whether a role with all privileges gets a hint, or the target resembles no hidden name."""
     if not any(near in target for near in ("zorila", "select=quoka", "quoka=eq")) or method != "GET":
         return True
     response = await api.rest(method, target, body, role="authenticated")
@@ -571,7 +571,7 @@ async def test_requests_rejected_by_the_pre_request_function_change_nothing(
 
 
 async def test_pre_request_function_runs_for_each_request_of_a_batch(guarded: Service) -> None:
-    """The batch fails if the function rejects one of its requests."""
+    """The batch fails if the pre-request function rejects one of its requests."""
     requests = [{"method": "POST", "path": "/note", "body": {"id": 8}}, {"method": "GET", "path": "/doc"}]
     response = await guarded.rest("POST", "", {"requests": requests}, headers={**BATCH, "x-refuse": "/doc"})
     assert (response.status, response.body["index"]) == (403, 1)
@@ -622,7 +622,7 @@ REJECTED = {
 
 @pytest.mark.parametrize("data", list(REJECTED), ids=lambda data: data[:60].decode("latin-1"))
 async def test_malformed_requests_are_rejected(api: Service, data: bytes) -> None:
-    """The response has a specific status and a JSON body, and no statement is sent."""
+    """Each response has the expected status and a JSON body, and no statement is sent."""
     response = await api.raw(data)
     assert response.status == REJECTED[data], response.text
     assert response.body["message"]
@@ -663,7 +663,7 @@ FORGED = [
 
 @pytest.mark.parametrize("value", FORGED)
 async def test_values_cannot_forge_guard_errors(api: Service, value: str) -> None:
-    """PostgreSQL's messages about invalid numbers quote sent and stored values."""
+    """PostgreSQL's messages about invalid numbers quote values from requests and from rows."""
     api.database.execute("update doc set word = %s where id = 1", [value])
     sent = [
         ("GET", f"note?id=eq.{value}", None),

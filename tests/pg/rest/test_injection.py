@@ -1,4 +1,4 @@
-"""Hostile text in any part of a REST request never becomes SQL."""
+"""Hostile text in any part of a REST request never becomes part of a statement."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def named(name: str) -> str:
 
 
 async def test_names_with_quotes_work(either: Service) -> None:
-    """Tables, columns, keys and functions have names that look like SQL and placeholders."""
+    """The names of tables, columns, keys and functions contain quotes, SQL and placeholders."""
     table, key, value = quote(TABLE, safe=""), named(KEY), named(VALUE)
     computed = named("comp \" ' $1 %s")
     select = f"{key},{value},a:{named(LIST)},c:{computed},up:parent({key})"
@@ -150,7 +150,7 @@ def escaped(text: str | bytes) -> bytes:
 
 
 def in_header(text: str | bytes) -> bytes:
-    """Return the bytes of a text without line breaks and NUL."""
+    """Return the bytes of a text, without newlines and NUL."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     return data.translate(None, b"\r\n\0")
 
@@ -165,7 +165,7 @@ def send(method: bytes, target: bytes, body: bytes, *headers: bytes) -> bytes:
 
 
 def as_json(value: Any) -> bytes:
-    """Return JSON with escaped surrogate halves, and bytes decoded as Latin-1."""
+    """Return JSON in which lone surrogates are escaped and bytes are decoded as Latin-1."""
     return json.dumps(value, default=lambda data: data.decode("latin-1")).encode()
 
 
@@ -261,14 +261,14 @@ async def test_hostile_text_is_treated_as_data(service: Service, position: str, 
 # ---------------------------------------------------------------- no request text in statements
 
 WORD = "zzq"
-"""Marker for request text. It occurs in no catalog and no generated SQL."""
+"""Marker of request text. No catalog and no generated SQL contains it."""
 marked = st.text("abc\"'\\$;% ", max_size=5).map(lambda text: WORD + text + "x")
 plain = st.integers(0, 99).map(lambda number: f"{WORD}{number}")
 
 
 @st.composite
 def reads(draw: st.DrawFn) -> tuple[str, str]:
-    """Return the path and parameters of a read with marked aliases, paths, values and headers."""
+    """Return the path and query of a read that contains the marker in aliases, names and values."""
 
     def value() -> str:
         return quote(draw(marked), safe="")

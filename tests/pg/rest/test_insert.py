@@ -29,7 +29,7 @@ async def test_one_object_is_inserted_without_a_response_body(api: Service) -> N
 
 
 async def test_inserted_rows_are_returned_on_request(api: Service) -> None:
-    """The response is an array with defaults filled in, even for a single row."""
+    """The response is an array, even for a single row, and contains default values."""
     response = await api.rest("POST", "book", {"id": 7, "title": "new"}, headers=SHOWN)
     assert (response.status, response.headers["content-type"]) == (201, "application/json; charset=utf-8")
     assert response.headers["preference-applied"] == "return=representation"
@@ -45,7 +45,7 @@ async def test_inserted_rows_are_returned_on_request(api: Service) -> None:
 
 
 async def test_location_of_a_single_inserted_row_is_returned(api: Service) -> None:
-    """This requires ``return=headers-only``, one row, and a primary key."""
+    """The Location header requires ``return=headers-only``, one row and a primary key."""
     headers = {"prefer": "return=headers-only"}
 
     async def location(target: str, body: Any) -> str | None:
@@ -144,7 +144,7 @@ async def test_columns_parameter_selects_inserted_members(api: Service) -> None:
 
 
 async def test_invalid_body_with_columns_is_rejected_by_postgresql(api: Service) -> None:
-    """The daemon does not parse the body in this case."""
+    """The daemon does not parse the body if the query string contains ``columns``."""
     response = await api.rest("POST", "author?columns=id", '{"id": ')
     assert (response.status, response.body["code"]) == (400, "22P02")
     response = await api.rest("POST", "author?columns=id", "7")
@@ -267,7 +267,7 @@ async def test_inserted_rows_can_have_fields_of_every_kind(api: Service) -> None
 
 
 async def test_inserted_rows_keep_their_order_unless_order_is_given(api: Service) -> None:
-    """Filters and limits of the rows themselves are ignored."""
+    """Filters and limits on the inserted rows are ignored."""
     rows = [{"id": 7, "name": "b"}, {"id": 9, "name": "c"}, {"id": 8, "name": "a"}]
     response = await api.rest("POST", "author?id=eq.1&limit=1", rows, headers=SHOWN)
     assert response.body == rows
@@ -337,7 +337,7 @@ async def test_database_errors_have_postgrests_statuses(
 
 
 async def test_values_of_every_type_are_parsed_by_postgresql(api: Service) -> None:
-    """Values of types with a length are not cut. Arrays and JSON values are sent as JSON."""
+    """Values are not truncated to the length of their type. Arrays and JSON values are sent as JSON."""
     row = {
         "id": 1, "a": "é\n\"", "b": 9007199254740993, "c": {"x": [1, None]}, "d": True,
         "e": ["a", None, "b,c"], "f": "abc", "g": "1010", "h": "101", "i": 1.5,
@@ -454,7 +454,7 @@ async def test_inserted_rows_are_returned_unchanged(
 
 @pytest.mark.parametrize("depth", [990, 1000, 4900])
 async def test_deeply_nested_json_is_stored(depths: Service, depth: int) -> None:
-    """Both APIs accept any depth that PostgreSQL accepts."""
+    """GraphQL and REST accept any depth that PostgreSQL accepts."""
     deep = "[" * depth + "]" * depth
     assert (await depths.rest("POST", "tree", f'{{"id": {depth}, "data": {deep}}}')).status == 201
     stored = await depths.rest("GET", f"tree?id=eq.{depth}&select=data")

@@ -1,4 +1,4 @@
-"""Requests with a cached plan get the same response as the first request of their kind."""
+"""A cached plan does not change the response to a request."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ REQUESTS: list[tuple[str, str, Any, dict[str, str]]] = [
 
 
 async def send_and_reset(api: Service, number: int) -> tuple[int, Any, dict[str, str]]:
-    """Return a response without variable headers, and undo the request's changes."""
+    """Return the response, except headers that vary. Undo the request's changes."""
     method, target, body, headers = REQUESTS[number]
     response: Answer = await api.rest(method, target, body, headers={**(JSON if body else {}), **headers})
     if method in ("POST", "PUT", "PATCH", "DELETE") and response.status < 300:

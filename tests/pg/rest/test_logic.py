@@ -77,7 +77,7 @@ async def test_generated_trees_select_the_same_rows_as_sql(features: Service, tr
 
 
 async def test_logic_filters_embedded_resources(features: Service) -> None:
-    """The tree filters the related rows, and with ``!inner`` also the parent's rows."""
+    """The tree filters the related rows. With ``!inner``, it also filters the parent's rows."""
     target = "director?select=id,film{}(id)&order=id&film.order=id&film.{}"
     response = await features.rest("GET", target.format("", "or=(id.eq.1,year.eq.1995)"))
     assert [[film["id"] for film in row["film"]] for row in response.body] == [[1, 2], [3], [], []]

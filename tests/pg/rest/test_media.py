@@ -1,4 +1,4 @@
-"""Media types of responses: built in, and defined by the database."""
+"""Built-in and database-defined media types of responses."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_json_lines_are_streamed(service: Service) -> None:
 async def test_function_value_is_returned_unchanged(
     service: Service, server: Server, target: str, accept: str, content_type: str, content: bytes
 ) -> None:
-    """Values of a domain have the media type that the domain is named after."""
+    """A domain's name is the media type of its values."""
     if target == "plain_xml":
         server.require("libxml")
     response = await get(service, f"rpc/{target}", accept)
@@ -252,7 +252,7 @@ async def test_generic_aggregate_accepts_scalar_values(service: Service) -> None
 
 
 async def test_changed_rows_are_returned_in_database_media_types(service: Service) -> None:
-    """The media type must exist even if no rows are returned."""
+    """The media type is checked even if no rows are returned."""
     shown = {"accept": "application/vnd.sum", "prefer": "return=representation"}
     response = await service.rest("POST", "entry", [{"id": 200}, {"id": 201}], headers=shown)
     assert (response.status, response.content) == (201, bytes([200, 201]))

@@ -1,4 +1,4 @@
-"""Inserts of rows together with related rows (``rest-features = nested-inserts``)."""
+"""Inserts of rows and their related rows (``rest-features = nested-inserts``)."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_junction_rows_relate_many_to_many(api: Service) -> None:
 
 
 async def test_values_are_written_as_postgresql_reads_them(api: Service) -> None:
-    """Objects in JSON columns are values, and numbers keep their digits."""
+    """An object for a JSON column is a value, not a related row. Numbers keep their digits."""
     text = """{"total": 123456789012345678901234567890.100, "facts": {"line": [1.10, 2e3]},
         "address": {"street": "Ä \\u00e9"}, "line": [{"number": "1", "sku": null}]}"""
     body = await insert(
@@ -458,7 +458,7 @@ async def test_existing_row_keeps_its_related_rows_and_gets_new_ones(api: Servic
         "part": [{"id": 1, "region": "eu"}, {"id": 2, "region": "eu"}],
     }
     target = "customer?select=name,part(id)&part.order=id&on_conflict=email&part.on_conflict=id,region"
-    # As without related rows, rows that exist are not in the response.
+    # The response omits existing rows, as for inserts without related rows.
     assert await insert(api, target, given, "resolution=ignore-duplicates") == []
     assert api.database.execute("select id from part order by 1") == [(1,), (2,)]
     response = await api.rest(
@@ -476,7 +476,7 @@ async def test_parent_that_the_role_cannot_see_is_not_found(api: Service) -> Non
 
 
 async def test_row_with_new_primary_key_requires_no_update_privilege(api: Service) -> None:
-    """The preference is meant for the parent, which has ``on_conflict``."""
+    """``resolution=merge-duplicates`` requires no UPDATE privilege on rows whose primary key is generated."""
     given = {"use_of_guarded": [{"id": 1}], "code": "y", "owner": "authenticated"}
     target = "guarded?use_of_guarded.on_conflict=id&select=code"
     api.database.execute("revoke update on guarded from authenticated")
@@ -610,7 +610,7 @@ async def test_openapi_describes_related_rows_that_the_role_may_insert(api: Serv
     assert {"order_customer_id_fkey", "receipt", "order_tag", "line_view"} <= members.keys()
     assert "order_id" in schemas["line"]["required"]
     assert schemas["line.insert"]["required"] == ["number"]
-    # Its own rows, the row it references, and a table that the role may not use.
+    # The description contains related rows of the same table, but no table that the role may not use.
     assert {"item", "item_parent_id_fkey"} <= schemas["item.insert"]["properties"].keys()
     assert "hidden" not in schemas["customer.insert"]["properties"]
     without = (await described(plain, "3.1"))["components"]["schemas"]

@@ -1,4 +1,4 @@
-"""OpenAPI descriptions of the REST API in both versions, for each role."""
+"""OpenAPI 2.0 and 3.1 descriptions of the REST API for each role."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ _cache: dict[Any, tuple[Catalog, Document]] = {}
 
 
 def described(catalog: Catalog, role: str, version: Version, **project: Any) -> Document:
-    """Return a description that a public validator accepts, cached by its arguments."""
+    """Return a description after checking it with a public validator. Results are cached."""
     key = (id(catalog), role, version, *project.items())
     if key not in _cache:
         settings = Project("abcdefghijklmnopqrst", "acme", "", db_schemas=catalog.search_path, **project)
@@ -148,7 +148,7 @@ def openapi(catalog: Catalog, role: str = "anon", **project: Any) -> Document:
 
 
 def references(parameters: list[dict[str, str]]) -> list[str]:
-    """Return the last components of references."""
+    """Return the last path component of each reference."""
     return [parameter["$ref"].rpartition("/")[2] for parameter in parameters]
 
 
@@ -490,7 +490,7 @@ def test_columns_that_can_only_be_written_are_not_required_in_rows(shop: Catalog
 
 
 def test_columns_of_views_are_not_required_in_inserts(shop: Catalog) -> None:
-    """The underlying table may have a default for a column whose domain is not null."""
+    """The underlying table may have a default even if the column's domain is NOT NULL."""
     schemas = openapi(shop, "authenticated")["components"]["schemas"]
     assert schemas["writable_view"]["properties"]["level"] == {"type": "integer", "format": "int32"}
     assert "required" not in schemas["writable_view.insert"]
@@ -535,9 +535,9 @@ def test_put_is_described_if_the_key_is_writable(shop: Catalog) -> None:
     rows = {"type": "array", "items": {"$ref": "#/components/schemas/purchase"}}
     for status in ("200", "201"):
         assert put["responses"][status]["content"]["application/json"] == {"schema": rows}
-    assert "put" not in document["paths"]["/customer"], "its key is always generated"
+    assert "put" not in document["paths"]["/customer"], "the key is always generated"
     assert "put" not in document["paths"]["/counted"]
-    assert "put" not in openapi(shop)["paths"]["/purchase"], "the role may not update it"
+    assert "put" not in openapi(shop)["paths"]["/purchase"], "the role may not update purchase"
     assert "purchase.put" not in openapi(shop)["components"]["schemas"]
 
 

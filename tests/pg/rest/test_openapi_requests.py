@@ -61,7 +61,7 @@ def served(server: Server) -> Iterator[Database]:
 
 
 def handler_for(database: Database, *schemas: str, **project: Any) -> RestHandler:
-    """Return a handler without a database connection."""
+    """Return a REST handler without a database connection."""
     exposed = schemas or ("public",)
     settings = Project("a" * 20, "acme", database.uri, db_schemas=exposed, **project)
     catalog = load_catalog(database.uri, *exposed)
@@ -289,7 +289,7 @@ async def test_rows_can_be_put_as_described(service: Service) -> None:
         assert "put" not in described["paths"][f"/{table}"]
         refused = await service.rest("PUT", f"{table}?id=eq.1", {"id": 1}, role="service_role")
         assert (refused.status, refused.body["code"]) == (403, "42501")
-    assert "put" not in described["paths"]["/reserved"], "a limit in a query string is no condition"
+    assert "put" not in described["paths"]["/reserved"], "a limit in a query string is not a filter"
 
 
 async def test_description_is_served_over_http(service: Service) -> None:

@@ -1,4 +1,4 @@
-"""Operators in filters, and functions that use others (docs/rest.md, Where it differs from PostgREST)."""
+"""Operators of filters and of functions (docs/rest.md, Where it differs from PostgREST)."""
 
 from __future__ import annotations
 

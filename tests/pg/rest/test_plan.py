@@ -22,13 +22,11 @@ FOR_JSON = '; for="application/json"'
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Database:
-    """Return a database with tables and functions."""
     return server.create_database(documents.read("tests/pg/data/functions.sql"))
 
 
 @pytest.fixture(scope="module")
 def service(database: Database, reactor: Any) -> Iterator[Service]:
-    """Serve the database with plans enabled."""
     end = TransactionEnd.COMMIT_ALLOW_OVERRIDE
     with serving(reactor, database, db_plan_enabled=True, db_tx_end=end) as one:
         yield one
@@ -68,7 +66,7 @@ async def test_plan_is_text_by_default(service: Service, accept: str, content_ty
 async def test_plan_starts_at_the_aggregation_of_rows(
     service: Service, method: str, target: str, body: Any
 ) -> None:
-    """PostgREST also omits the steps that inspect the response."""
+    """The plan omits the steps that inspect the response, as in PostgREST."""
     headers = {"accept": f"{PLAN}+json", "prefer": "return=representation"}
     response = await service.rest(method, target, body, headers=headers)
     assert response.body[0]["Plan"]["Node Type"] == "Aggregate", response.text

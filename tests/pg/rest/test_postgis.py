@@ -1,4 +1,4 @@
-"""GeoJSON created by PostGIS, if the server has it. ``test_media`` tests GeoJSON on any server."""
+"""GeoJSON created by PostGIS, if installed. ``test_media`` tests GeoJSON on any server."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ BERGEN = feature("Point", 5.32, 60.39, id=2, name="Bergen")
 
 
 async def features(service: Service, target: str) -> list[Any]:
-    """Return the features of a GeoJSON response."""
     response = await service.rest("GET", target, headers={"accept": GEOJSON})
     assert (response.status, response.headers["content-type"]) == (200, f"{GEOJSON}; charset=utf-8")
     assert response.body["type"] == "FeatureCollection"
@@ -105,7 +104,7 @@ async def test_changed_rows_are_returned_as_features(service: Service) -> None:
 
 
 async def test_geometries_are_objects_in_plain_json(service: Service) -> None:
-    """Unlike GeoJSON features, the objects include the reference system."""
+    """Unlike geometries of GeoJSON features, the objects include the coordinate reference system."""
     [row] = (await service.rest("GET", "harbour?select=place&id=eq.1")).body
     crs = {"type": "name", "properties": {"name": "EPSG:4326"}}
     assert row["place"] == {"type": "Point", "crs": crs, "coordinates": [6.15, 62.47]}

@@ -47,7 +47,7 @@ WRITES: list[tuple[str, str, Any]] = [
 
 
 async def test_rolled_back_change_gets_a_normal_response(api: Service) -> None:
-    """``tx=rollback`` is applied and reported if it is allowed."""
+    """``tx=rollback`` is applied, and reported in ``Preference-Applied``, if it is allowed."""
     for method, target, body in WRITES:
         headers = {"prefer": "tx=rollback, return=representation, count=exact"}
         response = await api.rest(method, target, body, headers=headers)

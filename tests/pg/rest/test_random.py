@@ -1,4 +1,4 @@
-"""Random query strings: each request succeeds or fails with a reason."""
+"""Each request with a random query string succeeds, or fails with an explanation."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FORMS = st.sampled_from(
 COUNTS = st.sampled_from(["", "", "count=exact", "count=planned", "count=estimated"])
 
 EXPECTED_STATUSES = {200, 206, 300, 400, 404, 406, 416}
-"""Statuses of valid requests, and of errors that are explained."""
+"""Statuses of valid requests and of explained errors."""
 
 
 @given(
@@ -92,7 +92,7 @@ async def test_random_request_succeeds_or_fails_with_a_reason(
     assert response.status in EXPECTED_STATUSES, response.text
     if response.status >= 300 and method == "GET":
         assert set(response.body) == {"code", "message", "details", "hint"}
-        is_tsquery_error = "tsquery" in response.body["message"]  # a syntax error of the client
+        is_tsquery_error = "tsquery" in response.body["message"]  # a syntax error in the request
         assert is_tsquery_error or response.body["code"] not in (
             "42601",
             "42P01",

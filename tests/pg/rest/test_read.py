@@ -1,4 +1,4 @@
-"""REST reads, from the values of a request to PostgreSQL and back."""
+"""REST reads from the request handler to PostgreSQL and back."""
 
 from __future__ import annotations
 
@@ -101,7 +101,6 @@ async def rows(fetch: Fetch, target: str, **named: Any) -> Any:
 
 
 async def error_of(fetch: Fetch, target: str, **named: Any) -> ApiError:
-    """Return the error that a request raises."""
     with pytest.raises(ApiError) as caught:
         await fetch(target, **named)
     return caught.value

@@ -21,7 +21,7 @@ VARY = "Accept, Prefer, Range, Accept-Profile, Authorization, apikey"
 
 @pytest.fixture(scope="module")
 def undone(reference_database: Database, reactor: Any) -> Iterator[Service]:
-    """Serve the database and roll back all changes."""
+    """Serve the database of the REST reference and roll back all changes."""
     end = TransactionEnd.ROLLBACK_ALLOW_OVERRIDE
     with serving(
         reactor, reference_database, db_schemas=("public", "other"), db_plan_enabled=True, db_tx_end=end
@@ -41,7 +41,7 @@ async def body_of(reference: Service, target: str, **headers: str) -> Any:
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
-        # Columns named like parameters must be quoted or used within a tree.
+        # Columns named like parameters must be quoted or used within a logic tree.
         *[
             (f'"{name}"=eq.{value}', [2])
             for name, value in (
@@ -54,7 +54,7 @@ async def body_of(reference: Service, target: str, **headers: str) -> Any:
         ("or=(limit.eq.5,and.eq.2)", [1, 2]),
         ("or=(and.eq.2,not.eq.9)", [2]),
         ("not.or=(select.eq.1,order.eq.z)", [2]),
-        # Letters of any script need no quotes; other characters must be quoted or escaped.
+        # Letters of any script need no quotes. Other characters must be quoted or escaped.
         ("naïve ünï=eq.u", [1]),
         ("%22na%C3%AFve%20%C3%BCn%C3%AF%22=eq.u", [1]),
         ('"per%25cent"=eq.p', [1]),
@@ -84,7 +84,7 @@ async def test_any_column_can_be_selected_and_ordered_by(reference: Service) -> 
         ("said=not.wfts(english).running", [2]),
         ("found=fts(english).cats", [1]),
         ("or=(said.fts(english).run,written.plfts.dog)", [1]),
-        # Arrays, JSON and ranges, also in trees.
+        # Arrays, JSON and ranges, also in logic trees.
         ("many=cs.{1,2}", [1]),
         ("many=cd.{1,2,3,4}", [1]),
         ("many=ov.{9,3}", [1]),
@@ -97,7 +97,7 @@ async def test_any_column_can_be_selected_and_ordered_by(reference: Service) -> 
         ("span=isdistinct.[1,10)", [2]),
         ("at=isdistinct.2020-01-01T12:00:00Z", [2]),
         ("said=not.isdistinct.", [2]),
-        # Quotes and escapes in lists, in sets of alternatives and in trees.
+        # Quotes and escapes in lists, in any() and all(), and in logic trees.
         ('said=in.("running cats","a,b","c\\"d")', [1]),
         ('said=in.("",x)', [2]),
         ('said=like(any).{"r*","x,*"}', [1]),
@@ -117,7 +117,7 @@ async def test_operators_work_on_every_kind_of_column(reference: Service, query:
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        # Orders by related rows, of embedded resources, and of spread members.
+        # Orders by related rows, within embedded resources, and by spread columns.
         (
             "film?select=id,...director(name)&order=director(name).desc.nullslast,id&limit=3",
             [{"id": 5, "name": "Cleo"}, {"id": 3, "name": "Bert"}, {"id": 1, "name": "Ada"}],
@@ -136,7 +136,7 @@ async def test_operators_work_on_every_kind_of_column(reference: Service, query:
             "film?select=id,...actor(names:name)&actor.order=name.desc&id=eq.1",
             [{"id": 1, "names": ["Yuri", "Xena"]}],
         ),
-        # Aggregates within resources, in spread ones, and cast.
+        # Aggregates within embedded and spread resources, and with casts.
         (
             "director?select=name,film(budget.sum()::int,count())&order=id&limit=2",
             [
@@ -146,7 +146,7 @@ async def test_operators_work_on_every_kind_of_column(reference: Service, query:
         ),
         ("film?select=...director(born.max()),count()", [{"max": "1960-02-02", "count": 5}]),
         ("sale?select=total:amount.sum()::text,n:id.count()", [{"total": "43.0", "n": 5}]),
-        # Null filters on resources: alone, among filters, negated, with conditions of the resource.
+        # Null filters on resources: alone, with other filters, negated, and with filters on the resource.
         ("director?select=name,film()&film=is.null", [{"name": "Dan"}]),
         (
             "director?select=id,film()&or=(film.is.null,name.eq.Ada)&order=id",
@@ -160,17 +160,17 @@ async def test_operators_work_on_every_kind_of_column(reference: Service, query:
             "film?select=id,actor(name)&actor.name=eq.Yuri&actor=not.is.null&order=id",
             [{"id": 1, "actor": [{"name": "Yuri"}]}, {"id": 4, "actor": [{"name": "Yuri"}]}],
         ),
-        # A computed relationship replaces that of the foreign key, even if it is nested.
+        # A computed relationship replaces a foreign key's relationship, even in nested resources.
         (
             "part?select=film(poster(url),lead(name))&film=eq.1&actor=eq.1",
             [{"film": {"poster": {"url": "https://posters.example/alpha.png"}, "lead": {"name": "Xena"}}}],
         ),
-        # Views are related to tables, to views, and through tables.
+        # Relationships of views to tables and views, some of them through junction tables.
         (
             "film_brief?select=id,director_brief(name),actor(name)&id=eq.1&actor.order=id",
             [{"id": 1, "director_brief": {"name": "Ada"}, "actor": [{"name": "Xena"}, {"name": "Yuri"}]}],
         ),
-        # Representations of domains in the results of functions.
+        # Domain representations in function results.
         ("rpc/paints?select=shade&shade=eq.%23ff0000", [{"shade": "#ff0000"}]),
     ],
 )  # fmt: skip
@@ -281,7 +281,6 @@ CASES = [
 
 
 def describe(case: Case) -> str:
-    """Return the test ID of a case."""
     return " ".join(filter(None, (case.method, case.target, case.prefer)))
 
 
@@ -346,7 +345,7 @@ async def test_missing_or_wrong_key_is_rejected_despite_a_valid_token(
 
 
 async def test_key_as_bearer_token_is_anonymous(reference: Service) -> None:
-    """Clients send this if no user has signed in. The key may also be a URL parameter."""
+    """Clients send the API key as a bearer token if no user has signed in, or as a URL parameter."""
     key = {"authorization": "Bearer sb_publishable_for_tests"}
     assert (await reference.rest("GET", "film?select=id&id=eq.1", headers=key)).body == [{"id": 1}]
     by_url = "film?select=id&id=eq.1&apikey=sb_publishable_for_tests"

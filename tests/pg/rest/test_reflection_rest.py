@@ -105,14 +105,13 @@ def catalog(server: Server) -> Iterator[Catalog]:
 
 @pytest.fixture(scope="module")
 def formats(server: Server) -> Iterator[Catalog]:
-    """Reflect domains with their own formats."""
     database = server.create_database(FORMATS)
     yield load_catalog(database.uri, "api")
     server.drop_database(database)
 
 
 def keys(catalog: Catalog, name: str) -> set[str]:
-    """Return the view keys that a constraint causes, as ``table(columns)>table(columns)``."""
+    """Return the view keys derived from a constraint, as ``view(columns)>view(columns)``."""
     return {
         f"{catalog.tables[key.table].name}({','.join(key.columns)})"
         f">{catalog.tables[key.foreign_table].name}({','.join(key.foreign_columns)})"
@@ -122,7 +121,7 @@ def keys(catalog: Catalog, name: str) -> set[str]:
 
 
 def test_key_between_hidden_tables_relates_their_views(catalog: Catalog) -> None:
-    """Nested views, subqueries and WITH are included, once for each column that shows the key."""
+    """Nested views, subqueries and WITH are covered. Each column with the key adds a relationship."""
     assert keys(catalog, "book_author_id_fkey") == {
         f"{referencing}>{referenced}"
         for referencing in (
@@ -233,7 +232,7 @@ def test_views_of_partitions_do_not_repeat_the_parents_keys(database: Database) 
 
 
 def test_number_of_view_keys_is_limited(database: Database) -> None:
-    """Each further copy of a column multiplies the number of keys."""
+    """Each additional copy of a column multiplies the number of keys."""
     copies = ", ".join(f"{name} as {name}_{number}" for name in ("x", "y") for number in range(9))
     database.execute(
         f"""

@@ -161,7 +161,7 @@ async def test_returned_rows_show_the_state_after_the_write(
     ("target", "body", "expected"),
     [
         ("book?select=id,tag(name)", {"id": 3, "title": "t"}, [{"id": 3, "tag": [{"name": "of t"}]}]),
-        # The role may not read the code, so a value of the row type cannot be used: one statement must do.
+        # The role may not read the column "code", so the statement cannot use values of the row type.
         ("coded?select=id,book(title)", {"id": 3, "code": "c", "book": 1}, [
             {"id": 3, "book": {"title": "one"}}]),
         ("line?select=book(title)", {"book": 1, "text": "t"}, [{"book": {"title": "one"}}]),

@@ -1,4 +1,4 @@
-"""The environment of REST statements: role, request and response settings, errors, streams."""
+"""Role, request and response settings, errors and streams of REST statements."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 
 def bearer(**claims: Any) -> dict[str, str]:
-    """Return the authorization header for claims."""
+    """Return an Authorization header with these claims."""
     return {"authorization": f"Bearer {jwt.encode(claims, SECRET, 'HS256')}"}
 
 
@@ -100,7 +100,7 @@ async def test_statement_runs_as_the_tokens_role(api: Service) -> None:
 
 
 async def test_sql_can_read_the_request_from_settings(api: Service) -> None:
-    """The settings are those of PostgREST."""
+    """The settings have PostgREST's names."""
     headers = {"x-own": "mine", "cookie": "flavour=vanilla; a=b", **bearer(role="authenticated", sub="7")}
     reported = (await api.rest("GET", "rpc/report", headers=headers)).body
     assert (reported["method"], reported["path"], reported["header"]) == ("GET", "/rpc/report", "mine")
@@ -150,7 +150,7 @@ async def test_pre_request_function_runs_first_and_can_reject(api: Service) -> N
         }  # fmt: skip
     assert (await api.rest("GET", "")).status == 200
     for method in ("GET", "HEAD"):
-        assert (await api.rest(method, "", headers={"x-refuse": "1"})).status == 429, "the description too"
+        assert (await api.rest(method, "", headers={"x-refuse": "1"})).status == 429, "the description also"
 
 
 async def test_get_and_head_cannot_write(api: Service) -> None:
@@ -215,7 +215,6 @@ async def test_error_reports_stages_up_to_the_failed_one(api: Service) -> None:
 
 
 async def stages(api: Service, method: str, path: str, **headers: str) -> list[str]:
-    """Return the stages in the ``Server-Timing`` header."""
     header = (await api.rest(method, path, headers=headers)).headers["server-timing"]
     return [stage.partition(";")[0] for stage in header.split(", ")]
 
@@ -254,7 +253,7 @@ async def test_sqlstates_map_to_http_statuses(api: Service, state: str, status: 
 
 
 async def test_missing_privilege_is_a_401_only_for_anonymous_callers(api: Service) -> None:
-    """A token of the anonymous role makes no difference."""
+    """A caller with a token of the anonymous role is also anonymous."""
     reported = await api.rest("POST", "rpc/add", {"number": 3}, role="authenticated")
     assert (reported.status, reported.body["code"]) == (403, "42501")
     assert "www-authenticate" not in reported.headers
@@ -283,7 +282,7 @@ async def test_role_that_cannot_be_assumed_is_rejected(api: Service) -> None:
 async def test_streamed_rows_are_complete_and_in_order(api: Service, accept: str) -> None:
     response = await api.rest("GET", "number?select=id&order=id", headers={"accept": accept})
     assert response.status == 200
-    # CSV is not streamed if there is a pre-request function, so it has a range.
+    # CSV is not streamed if there is a pre-request function, so the response has a Content-Range.
     assert response.headers.get("content-range") == ("0-19999/*" if accept == "text/csv" else None)
     lines = response.text.split()
     is_csv = accept == "text/csv"

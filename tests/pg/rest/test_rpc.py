@@ -139,7 +139,7 @@ async def test_page_of_function_rows_is_reported(service: Service) -> None:
 
 
 async def test_single_result_counts_as_one_row(service: Service) -> None:
-    """Scalar values and NULL are single results."""
+    """A scalar value or NULL counts as one row."""
     for target in ("add_them?a=3&b=4", "give_point", "give_null"):
         response = await service.rest("GET", f"rpc/{target}", headers={"prefer": "count=exact"})
         assert (response.status, response.headers["content-range"]) == (200, "0-0/1")
@@ -198,7 +198,7 @@ async def test_variadic_arguments_are_repeated_or_sent_as_an_array(service: Serv
 
 
 async def test_argument_can_look_like_a_filter(service: Service) -> None:
-    """A value is an argument if no function could be called otherwise."""
+    """A parameter that looks like a filter is an argument if no function could be called otherwise."""
     assert await get(service, "search?q=eq.5") == "eq.5"
     assert await get(service, "search?q=not.is.null") == "not.is.null"
     assert await get(service, "search?q=not.example") == "not.example"
@@ -335,7 +335,7 @@ async def test_unknown_function_error_describes_the_search(service: Service) -> 
 
 
 async def test_overloads_are_selected_by_argument_names(service: Service) -> None:
-    """Overloads that differ only in types cause a 300 error that lists the candidates."""
+    """Overloads that differ only in argument types cause a 300 error that lists the candidates."""
     assert await get(service, "over") == [1, 2, 3]
     assert await get(service, "over?a=1&b=2") == 3
     assert await get(service, "over?a=1&b=2&c=3") == "123"

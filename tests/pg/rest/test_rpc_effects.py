@@ -22,7 +22,6 @@ PROJECT = {"db_tx_end": TransactionEnd.COMMIT_ALLOW_OVERRIDE}
 
 @pytest.fixture(scope="module")
 def bounded(service: Service, reactor: Any) -> Iterator[Service]:
-    """Serve the database with at most two rows per result."""
     with serving(reactor, service.database, db_max_rows=2) as one:
         yield one
 
@@ -34,12 +33,12 @@ def reset_data(service: Service) -> None:
 
 
 def visits(service: Service) -> list[str]:
-    """Return the places that functions have written."""
+    """Return the places in the rows that functions have inserted."""
     return [place for (place,) in service.database.execute("select place from visit order by id")]
 
 
 def calls(service: Service) -> int:
-    """Return how often functions have used the sequence."""
+    """Return the number of function calls, counted by a sequence."""
     [(number, called)] = service.database.execute("select last_value, is_called from called")
     return int(number) if called else 0
 
@@ -102,7 +101,7 @@ async def test_violated_single_object_format_rolls_back(service: Service) -> Non
 
 
 async def test_exceeded_max_affected_rolls_back(service: Service) -> None:
-    """``max-affected`` applies only under strict handling."""
+    """``max-affected`` requires ``handling=strict``."""
     strict = {"prefer": "handling=strict, max-affected=2"}
     response = await service.rest("POST", "rpc/visit_places", {"places": ["a", "b", "c"]}, headers=strict)
     assert response.status == 400
@@ -134,7 +133,7 @@ async def test_max_affected_is_rejected_for_functions_without_a_row_set(service:
 
 
 async def test_client_can_roll_back_a_call(service: Service) -> None:
-    """The settings must allow ``tx=rollback``."""
+    """``db-tx-end`` must permit ``tx=rollback``."""
     rollback = {"prefer": "tx=rollback"}
     response = await service.rest("POST", "rpc/visit_place", {"place": "a"}, headers=rollback)
     assert (response.status, response.body["place"]) == (200, "a")

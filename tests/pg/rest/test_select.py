@@ -16,7 +16,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("name:title", {"name": "Alpha"}),
     ('"what a name":title', {"what a name": "Alpha"}),
     ("a:id,b:id", {"a": 1, "b": 1}),
-    # Casts, by PostgreSQL's names, SQL's names and the schema's own.
+    # Casts to types with names of PostgreSQL, of SQL and of the schema.
     ("id::text", {"id": "1"}),
     ("n:budget::int", {"n": 1001}),
     ("budget::double precision", {"budget": 1000.5}),
@@ -26,7 +26,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("seen::INT4", {"seen": 1}),
     ("m:mood::mood", {"m": "calm"}),
     ("title::char", {"title": "A"}),
-    # Members of JSON values: the last name is the member's name.
+    # JSON members: the last name becomes the name in the response.
     ("data->>lang", {"lang": "en"}),
     ("data->cast", {"cast": {"size": 3}}),
     ("data->cast->size", {"size": 3}),
@@ -37,7 +37,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("raw->0", {"raw": None}),
     ("x:data->nothing->there", {"x": None}),
     ('data->"lang"', {"lang": "en"}),
-    # Members of composite and array values are accessed like those of JSON.
+    # Attributes of composite values and elements of arrays are accessed like JSON members.
     ("frame->width", {"width": 16}),
     ("frame->>height", {"height": "9"}),
     ("tags->0", {"tags": "short"}),
@@ -46,9 +46,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("headline", {"headline": "ALPHA"}),
     ("h:headline::char", {"h": "A"}),
     ("title,headline,id", {"title": "Alpha", "headline": "ALPHA", "id": 1}),
-    # Array types, with their names in PostgreSQL.
+    # Array types by their names in PostgreSQL.
     ("tags::_varchar", {"tags": ["short", "old"]}),
-    # A resource for filters only.
+    # A resource without columns, for filters only.
     ("director()", {}),
 ]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.own_sql
 
-LARGE = "é" * 3_000_000  # more than the buffers of sockets and TLS hold
+LARGE = "é" * 3_000_000  # larger than the buffers of sockets and TLS
 
 
 async def exercise(pool: Pool) -> None:
@@ -44,14 +44,14 @@ async def exercise(pool: Pool) -> None:
 async def test_pool_connects_through_a_unix_socket(
     make_pool: MakePool, server: Server, database: Database
 ) -> None:
-    """A socket directory in the URI is used like a host."""
+    """The URI contains the socket's directory as its host."""
     uri = f"postgresql://authenticator@/{database.name}?host={server.folder}&port={server.port}"
     await exercise(make_pool(uri=uri, size=2))
 
 
 @pytest.fixture
 def certificate(server: Server) -> Iterator[str]:
-    """Enable TLS and yield the path of the certificate to trust."""
+    """Enable TLS and yield the path of the server's certificate."""
     if server.admin.execute("show ssl_library") == [("",)]:
         pytest.skip("this PostgreSQL was built without TLS")
     key = ec.generate_private_key(ec.SECP256R1())
@@ -90,7 +90,7 @@ def certificate(server: Server) -> Iterator[str]:
 async def test_pool_verifies_the_certificate(
     make_pool: MakePool, server: Server, database: Database, certificate: str
 ) -> None:
-    """The pool verifies the host name although it has resolved the address itself."""
+    """The pool verifies the host name of the URI, although it passes the resolved address to libpq."""
     uri = f"postgresql://authenticator@localhost:{server.port}/{database.name}"
     pool = make_pool(uri=f"{uri}?sslmode=verify-full&sslrootcert={certificate}", size=2)
     await exercise(pool)

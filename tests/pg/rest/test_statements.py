@@ -1,4 +1,4 @@
-"""Bodies of REST responses in every format, their counts, and settings made by functions."""
+"""Statements for REST responses: bodies in every format, counts, and settings made by functions."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ GEOJSON = GeoJson.by(None)
 
 @pytest.fixture(scope="module")
 def films(server: Server) -> Films:
-    """Return the films. Changes that statements make are rolled back."""
+    """Return the films database. Changes are rolled back."""
     return make_films(server)
 
 
 def record(**members: Expression | Output) -> Record:
-    """Return a record with names from the schema."""
+    """Return a record whose member names are from the schema."""
     outputs = {
         name: output if isinstance(output, Many | Record) else Value(output)  # type: ignore[arg-type]
         for name, output in members.items()
@@ -58,7 +58,7 @@ def record(**members: Expression | Output) -> Record:
 
 
 def aliased(**members: Expression) -> Record:
-    """Return a record with names from the client."""
+    """Return a record whose member names are from the client."""
     return Record(tuple((parameter(name, "text"), Value(value)) for name, value in members.items()))
 
 
@@ -153,7 +153,7 @@ _cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x
 
 @given(rows=st.lists(st.tuples(_cells, _cells, st.none() | _cells), min_size=1, max_size=5))
 def test_csv_can_be_parsed_by_python(films: Films, rows: list[tuple[str, str, str | None]]) -> None:
-    """NULL and the empty text are both empty."""
+    """NULL and the empty text are both empty cells."""
     cells = [list(row) for row in rows]
     array = json.dumps([dict(zip("abc", row, strict=True)) for row in cells])
     function = films.function("several")
@@ -193,7 +193,7 @@ def test_database_aggregates_can_produce_the_body(films: Films) -> None:
 
 
 def test_rows_are_counted_without_a_body(films: Films) -> None:
-    """HEAD and minimal responses use this."""
+    """HEAD requests and ``return=minimal`` use this form."""
     result = run_result(films, film(films, limit=3), PLAIN, Form.NONE, Total.EXACT)
     assert (result.body, result.rows, result.total) == (None, 3, 4)
 

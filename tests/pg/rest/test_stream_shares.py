@@ -1,4 +1,4 @@
-"""Unread streams use only the share of the caller who requested them."""
+"""A caller's unread streams leave connections for other callers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STREAMED = {"accept": "application/x-ndjson"}
 
 @pytest.fixture
 def api(server: Server, reactor: Any) -> Iterator[Service]:
-    """Serve the schema with capacity for two streams."""
+    """Serve the schema with a pool that allows two concurrent streams."""
     with serving(reactor, server.create_database(SCHEMA), db_pool=4) as service:
         yield service
 

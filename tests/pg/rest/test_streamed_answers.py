@@ -28,7 +28,7 @@ TEXT = "select json_build_object('id', g, 'pad', repeat('x', 200)) from generate
 
 
 class Client(Protocol):
-    """A client that sends one request and reads on demand."""
+    """A client that sends one request and reads only after ``resumeProducing``."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -61,7 +61,7 @@ class Serving:
         self.port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
 
     async def respond(self, _request: Request, _caller: Any) -> Reply:
-        """Stream the rows and measure the pieces."""
+        """Stream the rows and record the sizes of the pieces."""
         batches = self.pool.stream(message(self.text, role="authenticated"))
         return Reply(200, (), b"", self._measured(stream_json_lines(batches)))
 
@@ -75,7 +75,7 @@ class Serving:
             await stream.aclose()
 
     async def connect(self) -> Client:
-        """Request the rows without reading them."""
+        """Request the rows without reading the response."""
         creator = ClientCreator(self.reactor, Client)
         client: Client = await creator.connectTCP("127.0.0.1", self.port.getHost().port)
         return client
@@ -114,7 +114,7 @@ async def test_rows_of_a_slow_client_are_not_buffered_in_memory(
         return same
 
     await until(reactor, has_stalled)
-    # The kernel buffers a few megabytes for a socket. All rows are more than 20 MB.
+    # The kernel buffers a few megabytes for a socket. The whole response is larger than 20 MB.
     assert serving.sent < 10_000_000
     client.transport.resumeProducing()
     await client.ended
@@ -181,7 +181,7 @@ async def test_rows_become_lines_after_the_prefix(
 
 
 async def test_json_value_stays_on_one_line(pool: Pool) -> None:
-    """PostgreSQL preserves white space in ``json`` values; the stream removes newlines."""
+    """PostgreSQL preserves white space in ``json`` values, so the stream removes newlines."""
     text = """select json_build_object('a', E'{\n "b":\r\n 1}'::json, 'c', E'x\ny')"""
     [line] = [piece async for piece in stream_json_lines(pool.stream(message(text)))]
     assert line.count(b"\n") == 1

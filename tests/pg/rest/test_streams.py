@@ -45,7 +45,7 @@ async def test_json_lines_are_the_rows_of_the_array(features: Service, query: st
 
 
 async def test_csv_is_streamed_unless_limited(features: Service) -> None:
-    """``Content-Range`` is also known for a short stream."""
+    """Short streams also have a ``Content-Range``."""
     streamed = await features.rest("GET", "film?select=id,title,tags&order=id", headers=CSV)
     whole = await features.rest("GET", "film?select=id,title,tags&order=id&limit=10", headers=CSV)
     assert whole.headers["content-range"] == "0-4/*"
@@ -72,7 +72,7 @@ async def test_errors_before_the_first_row_are_ordinary_responses(features: Serv
 
 
 async def test_head_of_a_stream_has_no_body(features: Service) -> None:
-    """Rows are counted, so errors are reported as for GET."""
+    """HEAD counts the rows, so errors are reported as for GET."""
     response = await features.rest("HEAD", "film", headers=LINES)
     assert (response.status, response.text, response.headers["content-range"]) == (200, "", "0-4/*")
     assert response.headers["content-type"] == "application/x-ndjson"

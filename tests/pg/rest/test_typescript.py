@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from support.postgres import Server
 
 PROGRAMS = Path(__file__).parent / "programs"
-"""Programs of the clients. Each ``@ts-expect-error`` comment precedes a wrong statement."""
+"""Client programs. Each ``@ts-expect-error`` comment precedes a statement with a type error."""
 
 SCRIPT = Path(__file__).parent / "typed_requests.mjs"
 SCHEMA = (PROGRAMS / "schema.sql").read_text()
@@ -39,7 +39,7 @@ def catalog(service: Service) -> Catalog:
 
 
 def members(text: str, *path: str) -> str:
-    """Return the text of the member of ``Database`` at a path."""
+    """Return the text of a member of the type ``Database``. The path consists of member names."""
     for depth, name in enumerate(path, 1):
         indent = "  " * depth
         found = re.search(
@@ -58,7 +58,7 @@ def names(text: str, *path: str) -> list[str]:
 async def compiled(
     reactor: Any, packages: Path, directory: Path, types: str, programs: Mapping[str, str]
 ) -> str:
-    """Return the errors of the compiler for programs that import ``database.ts``."""
+    """Return the compiler's errors for programs that import ``database.ts``."""
     await install(reactor, packages, *CLIENTS)
     files = {"database.ts": types, **programs}
     for name, text in files.items():
@@ -120,7 +120,7 @@ async def test_responses_have_the_types_that_the_clients_compute(
     await install(reactor, npm_clients, *CLIENTS)
     key = (str(npm_clients), service.url, KEY, token("authenticated"), json.dumps(REQUESTS))
     results = json.loads(await run_script(reactor, SCRIPT, *key))
-    assert sum(map(bool, results)) > len(REQUESTS) - 2, "an empty result shows nothing"
+    assert sum(map(bool, results)) > len(REQUESTS) - 2, "an empty result would not check its type"
     lines = ['import { rest } from "./client.js";']
     for number, (request, result) in enumerate(zip(REQUESTS, results, strict=True)):
         lines.append(f"const r{number} = await {request};")
@@ -198,7 +198,7 @@ def test_row_of_defaults_can_be_inserted(catalog: Catalog) -> None:
 
 
 def test_columns_of_views_are_optional(catalog: Catalog) -> None:
-    """The underlying table may have a default for a column whose domain is not null."""
+    """The underlying table may have a default even if the column's domain is NOT NULL."""
     text = database_types(catalog, "authenticated", ("public",))
     assert "code?: string\n" in members(text, "public", "Views", "film_title", "Insert")
     assert "Insert" not in members(text, "public", "Views", "film_count")
@@ -222,7 +222,7 @@ def test_types_refer_to_other_schemas_only_if_they_are_included(catalog: Catalog
 
 
 def test_equal_schemas_have_equal_types(catalog: Catalog, server: Server) -> None:
-    """The types depend neither on the order of creation nor on that of columns."""
+    """The types depend neither on the creation order of objects nor on the order of columns."""
     moved = SCHEMA.replace("create table actor (id integer primary key, name text not null);", "")
     first = "create table actor (name text not null, id integer primary key);"
     database = server.create_database(first + moved)

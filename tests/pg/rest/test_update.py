@@ -100,7 +100,7 @@ async def test_columns_parameter_selects_updated_columns(api: Service) -> None:
 
 
 async def test_limits_do_not_filter_updates(api: Service) -> None:
-    """PostgREST has ignored limits since version 13. The order applies to the returned rows."""
+    """PostgREST 13 and later also ignore limits. The order applies to the returned rows."""
     response = await api.rest("PATCH", "author?limit=1&offset=1&order=id.desc", {"name": "x"}, headers=SHOWN)
     assert [row["id"] for row in response.body] == [2, 1]
 
@@ -117,7 +117,7 @@ async def test_single_object_response_requires_exactly_one_row(api: Service) -> 
 
 
 async def test_max_affected_limits_updated_rows(api: Service) -> None:
-    """``max-affected`` applies only under strict handling."""
+    """``max-affected`` requires ``handling=strict``."""
     headers = {"prefer": "handling=strict, max-affected=1"}
     response = await api.rest("PATCH", "author?id=eq.1", {"name": "x"}, headers=headers)
     assert (response.status, response.headers["preference-applied"]) == (

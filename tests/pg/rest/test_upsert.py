@@ -29,7 +29,7 @@ async def test_merge_updates_existing_rows_and_inserts_the_rest(api: Service) ->
     ]
     response = await api.rest("POST", "counter?order=id", rows, headers=MERGE)
     assert (response.status, len(response.body)) == (200, 2)
-    # The status does not depend on whether rows are returned.
+    # The status is the same without returned rows.
     headers = {"prefer": "resolution=merge-duplicates"}
     assert (await api.rest("POST", "counter", rows, headers=headers)).status == 200
     assert (await api.rest("POST", "counter", [{"id": 10, "name": "x"}], headers=headers)).status == 201
@@ -130,7 +130,7 @@ async def test_view_can_be_merged_by_its_underlying_key(api: Service) -> None:
 
 
 async def test_same_row_twice_is_rejected(api: Service) -> None:
-    """PostgreSQL cannot decide which version to keep."""
+    """PostgreSQL rejects two updates of one row, because their order is undefined."""
     response = await api.rest(
         "POST", "author", [{"id": 5, "name": "a"}, {"id": 5, "name": "b"}], headers=MERGE
     )

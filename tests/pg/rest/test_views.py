@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     ("target", "expected"),
     [
         ("studio?select=*&order=id", [{"id": 1, "name": "North"}, {"id": 2, "name": "South"}]),
-        # Keys of tables that are not exposed, under other names.
+        # Foreign keys of hidden tables, with renamed columns in the views.
         ("lot?select=number,studio(name)&order=number&limit=1", [{"number": 1, "studio": {"name": "North"}}]),
         ("studio?select=name,lot(number)&order=id&lot.order=number", [
             {"name": "North", "lot": [{"number": 1}, {"number": 2}]},
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         # A view over several tables.
         ("lot_report?select=owner_name,studio(id)&number=eq.3", [
             {"owner_name": "South", "studio": {"id": 2}}]),
-        # Between views and tables.
+        # Relationships between views and tables.
         ("film_brief?select=id,director(name)&id=eq.1", [{"id": 1, "director": {"name": "Ada"}}]),
         ("director?select=film_brief(id)&id=eq.1&film_brief.order=id", [
             {"film_brief": [{"id": 1}, {"id": 2}]}]),
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
             {"name": "Cleo", "film_brief": [{"title": "Epsilon*"}]}]),
         ("film_brief?select=id,premiere(id)&id=eq.2", [{"id": 2, "premiere": [{"id": 3}]}]),
         ("film_brief?select=id,actor(name)&id=eq.2", [{"id": 2, "actor": [{"name": "Xena"}]}]),
-        # Filters and inner joins on such relationships.
+        # Filters and inner joins on relationships of views.
         ("studio?select=id,lot!inner()&lot.area=gt.250", [{"id": 2}]),
     ],
 )  # fmt: skip
@@ -116,7 +116,7 @@ _KEY = (
 
 
 def declaring(*keys: str, key: str = "") -> str:
-    """Return a comment that declares foreign keys and optionally a primary key."""
+    """Return a directive comment that declares foreign keys and optionally a primary key."""
     primary = f'"primary_key_columns": ["{key}"], ' if key else ""
     return f"""'@graphql({{{primary}"foreign_keys": [{", ".join(keys)}]}})'"""
 

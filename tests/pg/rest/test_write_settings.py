@@ -1,4 +1,4 @@
-"""REST writes with other settings: unprepared statements, aggregates, plans, many rows."""
+"""REST writes with unprepared statements, aggregates, plans and many rows."""
 
 from __future__ import annotations
 

@@ -37,7 +37,6 @@ SERVICE = Settings(projects=(), listen=("tcp:9999",), workers=2)
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[demo.PreparedDemo]:
-    """Return a running demo for the tests of this module."""
     running: demo.PreparedDemo = pytest_twisted.blockon(
         Deferred.fromCoroutine(demo.prepare_demo(None, SERVICE))
     )
@@ -46,7 +45,7 @@ def prepared() -> Iterator[demo.PreparedDemo]:
 
 
 async def titles(prepared: demo.PreparedDemo, role: str, account: int | None = None) -> set[str]:
-    """Return the titles of the posts that a role can read, optionally signed in as an account."""
+    """Return the titles of posts that a role can read, optionally signed in as an account."""
     claims = json.dumps({"role": role} if account is None else {"role": role, "sub": str(account)})
     message = f"select set_config('request.jwt.claims', '{claims}', false); set role {role};"
     rows = await run_script(prepared.settings.projects[0].db_uri, f"{message} select title from blog_post")

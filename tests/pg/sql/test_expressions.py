@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def films(server: Server) -> Films:
-    """Return the films. Changes are rolled back."""
+    """Return the films database. Changes are rolled back."""
     return make_films(server)
 
 

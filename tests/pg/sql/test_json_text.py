@@ -1,4 +1,4 @@
-"""JSON is built as text and equals the output of ``to_json``."""
+"""JSON that statements build as text equals the output of ``to_json``."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def every(server: Server) -> Iterator[tuple[Any, Table]]:
 
 
 def exactly(text: str) -> Any:
-    """Parse JSON with numbers as written and members in order."""
+    """Parse JSON, preserving the text of numbers and the order of members."""
     return json.loads(
         text, parse_float=lambda n: ("#", n), parse_int=lambda n: ("#", n), object_pairs_hook=list
     )
@@ -187,7 +187,7 @@ def test_names_and_words_are_escaped(every: tuple[Any, Table], name: str, word: 
 
 
 def test_objects_of_any_size(every: tuple[Any, Table]) -> None:
-    """PostgreSQL allows 100 arguments and 1,600 columns."""
+    """PostgreSQL allows 100 function arguments and 1,600 columns."""
     connection, table = every
     members: list[tuple[Text, Output]] = [(Text(f"m{n}"), Value(ColumnRef("c0"))) for n in range(5000)]
     with connection.cursor() as cursor:

@@ -106,7 +106,7 @@ def test_page_is_read_with_the_index_of_its_order(chinook: Database, catalog: Ca
 
 
 def test_related_rows_of_large_tables_use_their_index(chinook: Database, catalog: Catalog) -> None:
-    """PostgreSQL would otherwise read all tracks to join them to a short page."""
+    """Otherwise, PostgreSQL would read all tracks to join them to a short page."""
     lines, track = table_named(catalog, "invoice_line"), table_named(catalog, "track")
     one = One(Rows(track, join=Join((("track_id", "track_id"),)), unique=True), NAME)
     rows = Rows(lines, order=(OrderTerm(ColumnRef("invoice_line_id"), nullable=False),), limit=500)
@@ -143,7 +143,7 @@ def test_related_rows_use_indexes(chinook: Database, catalog: Catalog) -> None:
 
 
 def test_page_with_related_rows_is_planned_once(chinook: Database, catalog: Catalog) -> None:
-    """PostgreSQL would plan every execution if it did not know the page size."""
+    """PostgreSQL would plan every execution if the page size were a parameter."""
     track, album = table_named(catalog, "track"), table_named(catalog, "album")
     title = Record(((Text("title"), Value(ColumnRef("title"))),))
     one = One(Rows(album, join=Join((("album_id", "album_id"),)), unique=True), title)
@@ -154,7 +154,7 @@ def test_page_with_related_rows_is_planned_once(chinook: Database, catalog: Cata
     connection = psycopg2.connect(chinook.admin_uri)
     try:
         if connection.server_version < 140000:
-            pytest.skip("PostgreSQL counts plans from version 14 on")
+            pytest.skip("PostgreSQL 13 does not count plans")
         with connection.cursor() as cursor:
             types = ",".join(bound.statement.types)
             cursor.execute(f"prepare page({types}) as {bound.statement.text}")

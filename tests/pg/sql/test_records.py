@@ -1,4 +1,4 @@
-"""Rows with spread relationships, tables in between and groups."""
+"""Rows with spread relationships, junction tables and groups."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ COUNT = Aggregate(AggregateFunction.COUNT)
 
 @pytest.fixture(scope="module")
 def films(server: Server) -> Films:
-    """Return the films. Nothing changes them."""
+    """Return the films database. Tests do not change it."""
     return make_films(server)
 
 
 def record(*members: tuple[str, Output | Expression] | Spread, grouped: bool = False) -> Record:
-    """Return a record. Expressions are shown as values, and names after ``>`` are aliases of the client."""
+    """Return a record. Expressions become values. Names after ``>`` are aliases from the client."""
     return Record(tuple(map(_member, members)), grouped)
 
 

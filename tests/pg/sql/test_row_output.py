@@ -74,7 +74,7 @@ def test_repeated_name_is_written_twice(family: Database, catalog: Catalog) -> N
     assert json.loads(body, object_pairs_hook=list) == [[("id", 1), ("id", 1)]]
 
 
-def test_rows_within_rows_and_missing_ones(family: Database, catalog: Catalog) -> None:
+def test_nested_and_missing_rows_are_written(family: Database, catalog: Catalog) -> None:
     parent, child = table_named(catalog, "parent"), table_named(catalog, "child")
     one = One(
         Rows(parent, join=Join((("id", "parent"),)), unique=True), named(("name", Value(ColumnRef("name"))))

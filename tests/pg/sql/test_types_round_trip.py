@@ -1,6 +1,6 @@
 """Values of every type survive writing and reading over GraphQL (docs/reference/graphql.md, Scalars).
 
-The result must equal PostgreSQL's own output, and writing it again must change nothing.
+The values read must equal PostgreSQL's own output. Writing them again must change nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Kind:
     """A column's type and the values to try.
 
     :ivar values: what a client sends.
-    :ivar text: whether it is read as its text form, and not as ``to_json`` writes it.
-    :ivar enum: whether its values are names of the schema.
+    :ivar text: whether GraphQL returns the value's text form instead of the output of ``to_json``.
+    :ivar enum: whether the values are enum names of the GraphQL schema.
     """
 
     type: str
@@ -193,7 +193,6 @@ def api(server: Server, reactor: Any) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def judge(api: Service) -> Iterator[Any]:
-    """Return a cursor on the database."""
     connection = psycopg2.connect(api.database.admin_uri)
     connection.autocommit = True
     with connection.cursor() as cursor:
@@ -202,7 +201,7 @@ def judge(api: Service) -> Iterator[Any]:
 
 
 def expected(judge: Any, row: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a row as PostgreSQL writes them."""
+    """Return the values of a row in PostgreSQL's output format."""
     parts: list[str] = []
     texts: list[str] = []
 
@@ -232,7 +231,7 @@ def expected(judge: Any, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def can_be_stored(row: dict[str, Any], server: Server) -> bool:
-    """Whether the server supports the values: PostgreSQL 13 has no infinite numeric."""
+    """Return whether the server supports the values. PostgreSQL 13 has no infinite numeric values."""
     numerics = [row["numeric"], *(row["numeric_list"] or ())]
     return server.version >= 14 or not {"Infinity", "-Infinity"} & set(numerics)
 
@@ -246,7 +245,7 @@ def literal(name: str, value: Any) -> str:
 
 
 async def insert(api: Service, row: dict[str, Any], *, as_literals: bool) -> dict[str, Any]:
-    """Replace a row and return its columns."""
+    """Replace the row through GraphQL and return its columns."""
     if as_literals:
         members = ", ".join(f"{name}: {literal(name, value)}" for name, value in row.items())
         text = (

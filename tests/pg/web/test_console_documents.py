@@ -21,7 +21,6 @@ NAMED, SHORT = "query Named { __typename }\n", "{ __typename }"
 
 @pytest.fixture
 def documented(reactor: Any, database: Database, tmp_path: Path) -> Iterator[Service]:
-    """Serve a folder of persisted documents."""
     database.execute(SCHEMA)
     (tmp_path / "Named.graphql").write_text(NAMED)
     (tmp_path / "manifest.json").write_text(json.dumps({"b": SHORT, "a": SHORT}))

@@ -30,7 +30,6 @@ select setval('open_id_seq', 2000000000);
 
 
 def record_request(service: Service, path: str, seconds: float, project: str = "") -> None:
-    """Record a completed request with this duration."""
     request = Request("id", "GET", path, "apikey=secret", {}, b"")
     facts = (Identity("anon", ""), RoundTrip(0.0, seconds / 2))
     observe = request_observer(RequestMetrics(), "crit", lambda _record: None, slow=service.vitals.slow)

@@ -1,4 +1,4 @@
-"""Short requests that would take long are rejected before they delay others."""
+"""Short requests that would take a long time are rejected before they delay other requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ grant all on all tables in schema public to anon;
 
 
 def doubling_fragments(depth: int) -> str:
-    """Return nested fragments that each use the next one twice, without an alias."""
+    """Return nested fragments. Each spreads the next fragment in two fields."""
     pair = "person {{ ...f{0} }} personByboss_id {{ ...f{0} }}"
     fragments = [f"fragment f{n} on person {{ {pair.format(n + 1)} }}" for n in range(depth)]
     return f"{{ personByPk(id: 1) {{ ...f0 }} }} {' '.join(fragments)} fragment f{depth} on person {{ id }}"
@@ -69,11 +69,11 @@ INSERT = "mutation($o: [personInsertInput!]!) { insertIntopersonCollection(objec
 async def test_input_objects_in_variables_are_limited(
     api: Service, query: str, variables: Any, name: str
 ) -> None:
-    """The daemon generates SQL for each, and PostgreSQL parses it."""
+    """The daemon generates SQL for each input object, and PostgreSQL parses it."""
     response = await api.ask(query, variables)
     assert response.error == (
         f"The variable '{name}' contains too many input objects: 10000 are allowed in one request, "
-        "not counting rows that have the same members."
+        "not counting inserted rows that all have the same members."
     )
     assert "data" not in response.body
 
@@ -101,7 +101,7 @@ async def test_caches_of_documents_and_plans_are_limited(
 ) -> None:
     monkeypatch.setattr(role_module, "DOCUMENT_BYTES", 200_000)
     monkeypatch.setattr(role_module, "PLAN_BYTES", 50_000)
-    api.engine._roles.clear()  # a reload without changes keeps them
+    api.engine._roles.clear()  # a reload without changes would keep the cached roles
     role = None
     for number in range(1, 60):
         conditions = " ".join(f"{{id: {{eq: $a{number}}}}}" for _ in range(number))
@@ -114,7 +114,7 @@ async def test_caches_of_documents_and_plans_are_limited(
 
 
 async def test_statements_of_uncached_documents_are_not_prepared(api: Service) -> None:
-    """A document too long for the cache would displace a statement in use."""
+    """A document that is too long for the cache would displace a prepared statement in use."""
     padding = " " * role_module.LONGEST_CACHED
     query = "{ personCollection { edges { node { id } } } }"
     [message] = (await api.ask(query)).messages

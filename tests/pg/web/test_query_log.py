@@ -1,4 +1,4 @@
-"""SQL comments, the log of statements without values, and trace ids."""
+"""SQL comments, logged statements without their values, and trace IDs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 
 @pytest.fixture
 def logged() -> Iterator[list[dict[str, Any]]]:
-    """Collect the log lines about the SQL of requests."""
     lines: list[dict[str, Any]] = []
 
     def collect(record: Any) -> str:
@@ -49,7 +48,7 @@ def logged() -> Iterator[list[dict[str, Any]]]:
 
 
 async def test_sql_comment_identifies_the_request(api: Service) -> None:
-    """The comment precedes everything else, in sqlcommenter's format."""
+    """The comment has sqlcommenter's format and precedes the statement."""
     headers = {"X-Request-Id": "r-1", "traceparent": TRACEPARENT}
     text = (await api.rest("GET", "rpc/message_text", headers=headers)).body
     assert text.startswith(

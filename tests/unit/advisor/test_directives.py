@@ -1,4 +1,4 @@
-"""Comments without directives that have no effect."""
+"""Comments that look like directives but have no effect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXTS = st.sampled_from(["", "Notes ", "It's @graphql(", ")", '@rest({"max_rows"
 def idle(
     comment: str, *, key: tuple[str, ...] = ("id",), row: dict[str, Any] | None = None
 ) -> list[tuple[str, ...]]:
-    """Return the findings about a comment of the table note."""
+    """Return the findings about a comment on the table "note"."""
     database = MadeUp()
     database.table("note", "id", "body", comment=comment, key=key)
     database.table("other", "id")
@@ -48,7 +48,7 @@ def idle(
 
 
 def left(comment: str, **named: Any) -> str | None:
-    """Return the comment after the fix, None for none."""
+    """Return the comment that the finding's fix sets, None if the fix removes it."""
     [(_, _, fix)] = idle(comment, **named)
     start = "comment on table public.note is "
     assert fix.startswith(start)

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 NOW = 1_800_000_000
 SECRET = "not-so-secret-but-long-enough-32"
-# A fixed key: PyJWT 2.9 omits leading zeros of a key and then rejects the result.
+# The key is fixed because PyJWT 2.9 omits a key's leading zeros and then rejects the key.
 EC_KEY = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
 
 
@@ -34,7 +34,6 @@ def project(**named: Any) -> Project:
 
 
 def admitted_role(of: Project, key: str, now: float = NOW) -> str:
-    """Return the role of a request with this API key."""
     request = Request("id", "GET", "/rest/v1/", "", {"apikey": key}, b"")
     return Authenticator(of, lambda: now).caller_of(request).role
 
@@ -105,7 +104,7 @@ def test_signed_role_is_readable_at_a_jsonpath(path: str) -> None:
 
 
 def test_opaque_keys_are_prefixed_and_unique() -> None:
-    """Clients recognize the prefixes. A secret is long enough for HS256."""
+    """Clients recognize the prefixes. Generated JWT secrets are long enough for HS256."""
     assert new_publishable_key(secrets.token_urlsafe).startswith("sb_publishable_")
     assert new_secret_key(secrets.token_urlsafe).startswith("sb_secret_")
     assert (

@@ -132,7 +132,7 @@ def test_missing_api_key_is_rejected_with_and_without_token(key: str | None, bea
 def test_rest_accepts_the_api_key_in_the_query_string() -> None:
     query = f"select=*&apikey={SECRET_KEY}"
     assert admit(None, path="/rest/v1/blog", query=query) == SERVICE
-    assert admit(PUBLISHABLE, path="/rest/v1/blog", query=query) == ANON, "the header comes first"
+    assert admit(PUBLISHABLE, path="/rest/v1/blog", query=query) == ANON, "the header takes precedence"
 
 
 def test_graphql_rejects_the_api_key_in_the_query_string() -> None:

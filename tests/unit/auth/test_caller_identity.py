@@ -1,4 +1,4 @@
-"""Identities of the callers that share connections of long transactions."""
+"""Identities that distinguish callers when connections for long transactions are shared fairly."""
 
 from __future__ import annotations
 

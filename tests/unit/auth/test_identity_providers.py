@@ -1,4 +1,4 @@
-"""The configurations in docs/guides/sign-in.md accept the providers' tokens and reject others."""
+"""The configurations in docs/guides/sign-in.md accept tokens of their provider and reject other tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def example(provider: str, language: str) -> str:
-    """Return a code block from a provider's chapter."""
+    """Return a code block from the guide's chapter about a provider."""
     [text] = [
         block.text
         for block in documents.blocks(documents.chapter(GUIDE, provider))
@@ -39,7 +39,7 @@ def example(provider: str, language: str) -> str:
 
 @pytest.fixture
 def project(provider: str, tmp_path: Path) -> Project:
-    """Return a project with the provider's configuration."""
+    """Return a project with the guide's configuration for the provider."""
     file = tmp_path / "dataapi.ini"
     file.write_text(
         "[project]\ndb-uri = postgresql://authenticator@127.0.0.1/app\npublishable-keys = sb_publishable_1\n"

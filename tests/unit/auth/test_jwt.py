@@ -43,7 +43,7 @@ def signed(claims: Any, key: Any = LONG_SECRET, algorithm: str = "HS256", **head
 
 
 def raw(header: Any, payload: bytes, secret: str = LONG_SECRET) -> str:
-    """Sign any payload with any header."""
+    """Return a signed token with any header and payload."""
 
     def part(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -64,7 +64,7 @@ def refusal(token: str, now: float = NOW, **options: Any) -> TokenError:
 
 
 RSA_KEY = rsa.generate_private_key(65537, 2048)
-# A fixed key: PyJWT 2.9 omits leading zeros of a key and then rejects the result.
+# The key is fixed because PyJWT 2.9 omits a key's leading zeros and then rejects the key.
 EC_KEY = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
 ED_KEY = ed25519.Ed25519PrivateKey.generate()
 OCT = {"kty": "oct", "k": base64.urlsafe_b64encode(LONG_SECRET.encode()).rstrip(b"=").decode()}
@@ -139,7 +139,7 @@ def test_key_id_selects_the_key() -> None:
 
 
 def test_key_without_id_verifies_no_token_with_a_key_id() -> None:
-    """PostgREST behaves like this."""
+    """PostgREST also rejects such tokens."""
     assert check(signed({}, RSA_KEY, "RS256"), secret=jwks(RSA_JWK)).caller.role == "anon"
     assert refusal(signed({}, RSA_KEY, "RS256", kid="a"), secret=jwks(RSA_JWK)).code == "PGRST301"
 
@@ -324,7 +324,7 @@ def test_path_selects_a_claim_or_nothing(path: str, selected: Any) -> None:
     ],
 )
 def test_invalid_path_is_rejected_with_its_position(path: str) -> None:
-    with pytest.raises(ValueError, match=r"invalid path of a claim at character \d+"):
+    with pytest.raises(ValueError, match=r"invalid claim path at character \d+"):
         parse_role_path(path)
 
 
@@ -345,7 +345,7 @@ def test_path_round_trips_through_its_text(first: MemberStep, rest: list[Step]) 
 
 
 def written(step: Step) -> str:
-    """Return a step in the syntax of the configuration."""
+    """Return a step in the syntax of ``jwt-role-claim-key``."""
     match step:
         case MemberStep(name):
             return f'."{name}"'
@@ -417,7 +417,7 @@ def test_cache_evicts_the_least_recently_used_token() -> None:
         cache.verify(token, NOW)
     assert (cache.hits, cache.misses, len(cache)) == (2, 3, 2)
     cache.verify(second, NOW)
-    assert cache.misses == 4, "the second was evicted"
+    assert cache.misses == 4, "the second token was evicted"
 
 
 def test_cache_of_size_zero_stores_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Refresh of published keys. The old ones are used in the meantime."""
+"""Refresh of published keys. The old keys are used until the new keys arrive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from twisted.logger import LogEvent
 
 URL = "https://issuer.example.org/keys?token=not-for-logs"
-# A fixed key: PyJWT 2.9 omits leading zeros of a key and then rejects the result.
+# The key is fixed because PyJWT 2.9 omits a key's leading zeros and then rejects the key.
 PRIVATE = ec.derive_private_key(int.from_bytes(range(64, 96)), ec.SECP256R1())
 PUBLIC = ECAlgorithm.to_jwk(PRIVATE.public_key(), as_dict=True)
 
@@ -43,11 +43,11 @@ class Issuer:
         self.keys = PublishedKeys(URL, self.fetch, self.use, self.clock)
 
     def use(self, verifying_keys: tuple[keys.VerifyingKey, ...]) -> None:
-        """Record the keys' ids."""
+        """Record the IDs of the keys."""
         self.key_ids.append([key.kid for key in verifying_keys])
 
     async def fetch(self, url: str, etag: str | None) -> FetchedKeySet:
-        """Return the next response, and repeat the last one."""
+        """Return the next response. The last response is repeated."""
         assert url == URL
         self.etags.append(etag)
         response = self.responses.pop(0) if len(self.responses) > 1 else self.responses[0]
@@ -61,17 +61,16 @@ class Issuer:
         return Deferred.fromCoroutine(self.keys.start())
 
     def refresh(self) -> Deferred[None]:
-        """Refresh the keys as for a token with an unknown key id."""
+        """Refresh the keys as after a token with an unknown key ID."""
         return Deferred.fromCoroutine(self.keys.refresh())
 
     def reread(self) -> Deferred[str | None]:
-        """Refresh the keys as for a reload of the daemon."""
+        """Refresh the keys as during a reload of the daemon."""
         return Deferred.fromCoroutine(self.keys.reread())
 
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """Collect log messages."""
     messages: list[str] = []
 
     def observe(event: LogEvent) -> None:
@@ -160,7 +159,7 @@ def test_retry_delay_is_bounded() -> None:
 def test_unknown_key_id_refreshes_the_set_with_a_limited_rate() -> None:
     issuer = Issuer(jwks("a"), jwks("a", "b"), jwks("c"))
     issuer.start()
-    assert issuer.refresh().called, "it was fetched a moment ago"
+    assert issuer.refresh().called, "the key set was fetched a moment ago"
     assert issuer.key_ids == [["a"]]
     issuer.clock.advance(published_keys.MIN_REFRESH_INTERVAL)
     for _ in range(100):

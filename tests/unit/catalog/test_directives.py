@@ -32,12 +32,12 @@ COLUMNS = ("id", "account_id", "title")
 
 
 def comment(**members: Any) -> str:
-    """Return a comment with a directive among other words."""
+    """Return a comment that contains a directive and other words."""
     return f"About it. @graphql({json.dumps(members)}) More (of it)."
 
 
 def table(text: str | None) -> tuple[TableDirectives | None, list[str]]:
-    """Return the directives of a table's comment and the messages of problems."""
+    """Return the directives in a table's comment and the messages of problems."""
     problems: list[Problem] = []
     return table_directives("table x", text, COLUMNS, problems), [problem.message for problem in problems]
 
@@ -91,7 +91,7 @@ def test_names_of_columns_functions_and_foreign_keys_are_parsed() -> None:
 
 
 def test_enum_name_and_mappings_are_parsed() -> None:
-    """Mappings go from SQL label to GraphQL value."""
+    """Mappings map SQL labels to GraphQL values."""
     problems: list[Problem] = []
     text = comment(name="Cipher", mappings={"aead-ietf": "AEAD_IETF"})
     directives = enum_directives("e", text, ("aead-ietf", "plain"), problems)

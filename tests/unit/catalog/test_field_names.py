@@ -71,7 +71,7 @@ def test_inflection_is_enabled_per_schema() -> None:
 
 
 def test_key_column_suffix_is_capitalized_without_inflection() -> None:
-    """``ownerId`` results in ``owner``; ``owner_id`` results in the table's name."""
+    """The field for ``ownerId`` is ``owner``. The field for ``owner_id`` has the table's name."""
     builder = MadeUp()
     builder.table("Account", "id")
     blog = builder.table("blog", "id", "ownerId")
@@ -217,7 +217,7 @@ def test_function_that_is_no_field_reserves_no_name() -> None:
 
 
 def test_last_of_columns_with_equal_inflected_names_gets_the_field() -> None:
-    """A column never replaces ``nodeId``, because it identifies the row."""
+    """A column never gets the name ``nodeId``, because that field identifies the row."""
     builder = MadeUp(INFLECTED)
     table = builder.table("t", "_id", "id", "aB", "a_b", "node_id")
     catalog = builder.catalog()
@@ -330,7 +330,7 @@ def test_table_types_take_precedence_over_enum_types() -> None:
 
 
 def test_table_name_takes_precedence_over_derived_type_name() -> None:
-    """``BlogEdge`` is the table, so the edges of ``Blog`` get another name. ``Query`` is the root type."""
+    """``BlogEdge`` is a table, so the edge type of ``Blog`` gets another name. ``Query`` is the root type."""
     builder = MadeUp()
     blog = builder.table("Blog", "id")
     edge = builder.table("BlogEdge", "id")

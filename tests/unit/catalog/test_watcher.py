@@ -1,4 +1,4 @@
-"""Loading, sharing and retrying the catalog, with a fake clock."""
+"""Loads, shared loads and retries of the catalog, with a fake clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED = DatabaseError(403, "42501", "permission denied for table pg_event_trig
 
 
 class FakeListener:
-    """A listener that is controlled by the test."""
+    """A listener that the test controls."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ClockWithThreads(Clock):
 
 
 class Bench:
-    """A watcher of a fake database whose responses are controlled by the test."""
+    """A watcher of a fake database. The test controls the database's responses."""
 
     def __init__(self, *, announced: bool = True, listen: Any = ..., **options: Any) -> None:
         self.clock = ClockWithThreads()
@@ -113,20 +113,20 @@ class Bench:
         return self.listeners[0]
 
     def succeed(self, comment: str | None = None) -> None:
-        """Let the oldest load succeed."""
+        """Make the oldest unfinished load succeed."""
         schema = json.dumps([["1", "public", comment, None]])
         server = json.dumps([["0", "0", False, None, False]])
         self.loads.pop(0).callback([("server", server), ("schemas", schema)])
 
     def fail(self, error: Exception = AWAY) -> None:
-        """Let the oldest load fail."""
+        """Make the oldest unfinished load fail."""
         self.loads.pop(0).errback(error)
 
     def start(self) -> Deferred[None]:
         return Deferred.fromCoroutine(self.watcher.start())
 
     def reload(self) -> list[Catalog | str]:
-        """Start a reload and return a list that receives its outcome."""
+        """Start a reload and return a list that will contain its outcome."""
         outcome: list[Catalog | str] = []
         deferred = Deferred.fromCoroutine(self.watcher.reload())
         deferred.addCallbacks(outcome.append, lambda failure: outcome.append(failure.type.__name__))
@@ -135,7 +135,6 @@ class Bench:
 
 @pytest.fixture
 def logged() -> Iterator[list[LogEvent]]:
-    """Collect log events of the catalog."""
     events: list[LogEvent] = []
 
     def observe(event: LogEvent) -> None:
@@ -161,7 +160,7 @@ def test_start_waits_for_the_first_catalog() -> None:
 
 
 def test_unavailable_database_is_retried_with_backoff() -> None:
-    """Start returns after the first failure. The delay doubles from 1 up to 32 seconds."""
+    """``start`` returns after the first failure. The delay between retries doubles from 1 to 32 seconds."""
     bench = Bench()
     started = bench.start()
     bench.fail()
@@ -333,14 +332,14 @@ def test_cancelled_caller_does_not_stop_the_reload() -> None:
 
 
 def refresh(bench: Bench, known: Catalog) -> list[Catalog]:
-    """Refresh an outdated catalog, and return a list that receives the result."""
+    """Refresh an outdated catalog and return a list that will contain the result."""
     outcome: list[Catalog] = []
     Deferred.fromCoroutine(bench.watcher.refresh(known)).addCallback(outcome.append)
     return outcome
 
 
 def started(**options: Any) -> tuple[Bench, Catalog]:
-    """Return a bench with a loaded catalog, after the refresh interval."""
+    """Return a bench whose catalog was loaded one refresh interval ago."""
     bench = Bench(**options)
     bench.start()
     bench.succeed()
@@ -428,7 +427,7 @@ def test_catalog_is_polled_while_notifications_cannot_arrive() -> None:
 
 @contextmanager
 def polling(bench: Bench) -> Iterator[list[None]]:
-    """Poll in the background; the yielded list has one item for each request."""
+    """Poll in the background. The yielded list contains one item for each request."""
     requests: list[None] = []
     task = Deferred.fromCoroutine(bench.watcher.poll(lambda: len(requests)))
     bench.compared = 0
@@ -517,7 +516,7 @@ def test_standby_catalog_is_polled_despite_notifications() -> None:
 
 
 def test_database_without_fingerprint_is_loaded_again() -> None:
-    """Some databases with PostgreSQL's dialect have no ``xmin``."""
+    """Some databases that are compatible with PostgreSQL have no ``xmin``."""
     bench = Bench()
     bench.fingerprint = fail(DatabaseError(400, "0A000", "System column xmin is not supported"))
     bench.start()

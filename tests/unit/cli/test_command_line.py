@@ -64,5 +64,5 @@ def test_exit_statuses_are_documented() -> None:
     ],
 )
 def test_postgresql_errors_have_exit_statuses(sqlstate: str | None, status: int) -> None:
-    """Errors are mapped by class. An error without a code means that PostgreSQL was unavailable."""
+    """The SQLSTATE's class determines the status. Errors without SQLSTATE mean an unavailable server."""
     assert status_of_sqlstate(sqlstate) == status

@@ -28,7 +28,7 @@ MOMENT = "1700000000"
 
 
 def build(folder: Path) -> Path:
-    """Write all files into a folder, like a build with a fixed SOURCE_DATE_EPOCH, and return the folder."""
+    """Write all files into a folder with a fixed SOURCE_DATE_EPOCH and return the folder."""
     words = [sys.executable, str(documents.ROOT / "packaging" / "manual.py"), str(folder)]
     environ = {**os.environ, "SOURCE_DATE_EPOCH": MOMENT}
     subprocess.run(words, env=environ, check=True, capture_output=True)
@@ -54,13 +54,12 @@ def flags(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def commands(words: str) -> set[str]:
-    """Return the subcommands of a command."""
     depth = words.count(" ") + 1
     return {each.split()[depth] for each in PARSERS if each.startswith(f"{words} ")}
 
 
 def rendered(page: Path) -> str:
-    """Return a page as rendered for a terminal, and check that groff prints no warnings."""
+    """Render a page for a terminal and check that groff prints no warnings."""
     words = [require("groff"), "-man", "-ww", "-Tascii", "-P-cbou", str(page)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -120,7 +119,7 @@ def test_man_shows_pages_without_warnings(manual: Path) -> None:
         words = [man, "--warnings", "--local-file", str(page)]
         done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
         if "minimized" in done.stdout or "minimized" in done.stderr:
-            pytest.skip("this system has no manual pages")
+            pytest.skip("manual pages of this system are not installed")
         assert (done.returncode, done.stderr) == (0, "")
         assert "dataapi" in done.stdout
 
@@ -137,7 +136,7 @@ def completed(script: Path, line: str) -> set[str]:
 
 @pytest.mark.parametrize("words", PARSERS)
 def test_bash_completes_commands_and_options(manual: Path, words: str) -> None:
-    """Options are offered if there are no subcommands, or after a hyphen."""
+    """Bash offers options after a hyphen, or if the command has no subcommands."""
     script = manual / "completion" / "dataapi.bash"
     assert completed(script, f"{words} -") == flags(PARSERS[words])
     if words != "dataapi migrate-config":
@@ -157,7 +156,7 @@ def test_bash_completes_option_values(manual: Path) -> None:
 
 @pytest.fixture
 def typing(manual: Path, tmp_path: Path) -> Iterator[Terminal]:
-    """Return an interactive bash. Ctrl-G prints the command line and clears it."""
+    """Return an interactive bash in which Ctrl-G prints and clears the command line."""
     (tmp_path / "postgrest.conf").touch()
     (tmp_path / "my file.ini").touch()
     setup = tmp_path / "setup"
@@ -278,7 +277,7 @@ def test_tab_completes_in_tcsh(manual: Path, tmp_path: Path, typed: str, line: s
         f"set path = ({tmp_path} $path)\nset prompt = 'ready> '\nsource {script}\n"
     )
     environ = {"PATH": os.environ["PATH"], "TERM": "vt100", "HOME": str(tmp_path)}
-    # tcsh edits lines only on its controlling terminal.
+    # tcsh supports line editing only on its controlling terminal.
     words = ["setsid", "--ctty", require("tcsh"), "-i"]
     with Terminal(words, cwd=tmp_path, environ=environ) as terminal:
         terminal.read_to("ready> ")

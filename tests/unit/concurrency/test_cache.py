@@ -11,7 +11,7 @@ STEPS = st.lists(st.tuples(KEYS, st.none() | st.integers(-1, 12)), max_size=40)
 
 
 class Entry:
-    """An entry of the model."""
+    """An entry of the model cache."""
 
     def __init__(self, key: int, weight: int) -> None:
         self.key, self.weight, self.used = key, weight, False
@@ -21,7 +21,7 @@ class Entry:
 def test_cache_evicts_oldest_entries_not_used_since_spared(
     steps: list[tuple[int, int | None]], size: int, heaviest: int
 ) -> None:
-    """A step looks up a key (None), drops it (-1) or stores it with a weight. The model is ordered by age."""
+    """A step is a key with None (look up), -1 (drop) or a weight (store). The model is ordered by age."""
     cache = BoundedCache[int, int](size, heaviest)
     model: list[Entry] = []
     for number, (key, put) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Long work in threads: results are shared, work runs in order and is never interrupted."""
+"""Work in threads: equal work shares its result, and work runs in order and is never interrupted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WITHIN = 10.0
-"""Maximum duration of work that the test does not end, in seconds."""
+"""Maximum seconds that work waits for the test."""
 
 
 class Work:
-    """Work that ends when the test allows it."""
+    """Work that ends when the test sets ``may_end``."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class Work:
         self.may_end = Event()
 
     def __call__(self) -> str:
-        """Log the start, wait, and log the end."""
+        """Log the start, wait for ``may_end``, and log the end."""
         self._log.append(f"{self._name} begins")
         self.may_end.wait(WITHIN)
         self._log.append(f"{self._name} ends")
@@ -34,13 +34,13 @@ class Work:
 
 @pytest.fixture
 def log() -> list[str]:
-    """Return the list to which work logs."""
+    """Return the list to which work appends its start and end."""
     return []
 
 
 @pytest.fixture
 def first(log: list[str]) -> Iterator[Work]:
-    """Return a piece of work, and end it after the test."""
+    """Yield work that ends after the test at the latest."""
     work = Work("first", log)
     yield work
     work.may_end.set()

@@ -1,4 +1,4 @@
-"""Running coroutines, and the next item of an asynchronous iterator."""
+"""Running coroutines, and fetching the next item of an asynchronous iterator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_next_item_may_be_a_tuple() -> None:
-    """``anext`` with a default would treat a tuple as several arguments."""
+    """``anext`` with a default would unpack a tuple as arguments."""
     fetched: Deferred[tuple[int, int]] = Deferred()
 
     async def rows() -> AsyncGenerator[tuple[int, int], None]:

@@ -21,7 +21,6 @@ def clock() -> task.Clock:
 
 @pytest.fixture
 def queue(clock: task.Clock) -> WaitQueue[str]:
-    """Return a queue with a timeout of ten seconds."""
     return WaitQueue(clock, 10, WaitExpired)
 
 
@@ -155,7 +154,7 @@ def test_slots_are_neither_exceeded_nor_left_idle(steps: list[tuple[str, bool]],
 
 
 WHOLE = Backoff(random=lambda: 1.0)
-"""A backoff without random reduction."""
+"""A backoff whose delays are not randomly reduced."""
 
 
 def test_delay_doubles_up_to_a_limit() -> None:

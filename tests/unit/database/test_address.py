@@ -1,4 +1,4 @@
-"""Connection strings are parsed like in libpq, and host names are resolved without blocking."""
+"""Connection strings are parsed as by libpq, and host names are resolved without blocking."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def look_up(name: str) -> list[str]:
 
 
 def connection_order(uri: str) -> list[tuple[str | None, ...]]:
-    """Return host, address and port of every target in order. None leaves the choice to libpq."""
+    """Return the host, address and port of each target, in order. For None, libpq uses its default."""
     found = targets(parameters(uri), look_up, shuffle=list.reverse)
     return [tuple(target.parameters.get(name) for name in ("host", "hostaddr", "port")) for target in found]
 
 
 def test_host_name_is_resolved() -> None:
-    """The name remains for TLS verification."""
+    """The host name is still needed for TLS verification."""
     assert connection_order("postgresql://u@db:5433/x") == [("db", "10.0.0.1", "5433")]
 
 
@@ -107,7 +107,7 @@ def test_prefer_standby_falls_back_to_any_server() -> None:
     ],
 )
 def test_primary_is_required_if_there_are_several_servers(uri: str, wanted: str | None) -> None:
-    """The remaining parameters do not change."""
+    """The other parameters do not change."""
     chosen, given = parameters(primary_uri(uri)), parameters(uri)
     assert chosen.pop("target_session_attrs", None) == wanted
     given.pop("target_session_attrs", None)
@@ -155,7 +155,7 @@ def test_malformed_connection_string_is_rejected() -> None:
     ("query", "seconds"), [("", 10), ("?connect_timeout=3", 3), ("?connect_timeout=0", 10)]
 )
 def test_connect_timeout_is_never_unlimited(query: str, seconds: float) -> None:
-    """The default is ten seconds, also for ``connect_timeout=0``."""
+    """The default of ten seconds also replaces ``connect_timeout=0``."""
     assert connect_timeout(parameters(f"postgresql://u@db/x{query}")) == seconds
 
 
@@ -170,7 +170,7 @@ def test_connect_timeout_is_never_unlimited(query: str, seconds: float) -> None:
     ],
 )
 def test_host_order_is_decided_before_libpq(uri: str, *, random: bool) -> None:
-    """Before version 16, libpq does not know ``load_balance_hosts``."""
+    """Versions of libpq before 16 reject ``load_balance_hosts``."""
     assert balances(uri) is random
     for target in targets(parameters(uri), look_up):
         assert "load_balance_hosts" not in target.parameters
@@ -183,7 +183,7 @@ def test_unknown_load_balance_hosts_value_is_rejected() -> None:
 
 
 def test_each_replica_has_a_connection_string() -> None:
-    """Any session attributes are accepted, because a replica may be promoted."""
+    """``target_session_attrs`` is "any", because a replica may be promoted."""
     found = servers("postgresql://u@one:1,[::1]/x?target_session_attrs=standby&load_balance_hosts=random")
     assert list(found) == ["one:1", "::1:5432"]
     assert parameters(found["one:1"]).items() >= {

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 
 class Attempt:
-    """A session that connects or fails when the test decides."""
+    """A session. The test decides when it connects or fails."""
 
     def __init__(self) -> None:
         self.connection = self
@@ -26,7 +26,7 @@ class Attempt:
         self.made.errback(ConnectionFailed("refused"))
 
     def close(self) -> None:
-        """Do nothing: name resolution in a thread cannot be cancelled immediately."""
+        """Do nothing, because name resolution in a thread cannot be cancelled immediately."""
 
 
 class Opened:

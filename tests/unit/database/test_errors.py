@@ -28,7 +28,7 @@ from dataapi.http.errors import DatabaseError
     ],
 )  # fmt: skip
 def test_sqlstate_determines_the_status(state: str, message: str, status: int) -> None:
-    """docs/reference/rest.md, SQLSTATEs, has the same table."""
+    """The cases are those of docs/reference/rest.md, SQLSTATEs."""
     assert status_of(Diagnostics(state, message), anonymous=False) == status
 
 

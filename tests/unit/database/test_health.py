@@ -1,4 +1,4 @@
-"""Closing old and idle connections of a pool, with a fake clock."""
+"""A pool closes old and idle connections (with a fake clock)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twisted.internet import defer, task
 
 @dataclass(eq=False)
 class Used:
-    """Age and use of a connection."""
+    """The opening time of a connection and the number of its uses."""
 
     name: str
     opened: float = 0.0
@@ -43,7 +43,7 @@ class Bench:
         self.idle.remove(session)
 
     def pass_time(self, seconds: float, *used: int) -> str:
-        """Advance the clock while some connections are used, and return the names of the remaining ones."""
+        """Advance the clock while some connections are used and return the names of the open ones."""
         for _ in range(int(seconds * 10)):
             for session in self.sessions:
                 session.uses += "abc".index(session.name) in used
@@ -72,7 +72,7 @@ def test_connections_in_use_are_not_closed() -> None:
 
 
 def test_expired_connections_are_replaced_one_at_a_time() -> None:
-    """The oldest is first, and its replacement is requested until it closes."""
+    """The oldest connection is first. Its replacement is requested until the connection is closed."""
     bench = Bench(None, 60)
     bench.sessions[1].opened = -10
     bench.pass_time(49)

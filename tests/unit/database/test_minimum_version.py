@@ -1,4 +1,4 @@
-"""Minimum version of PostgreSQL."""
+"""The minimum version of PostgreSQL is checked."""
 
 from __future__ import annotations
 

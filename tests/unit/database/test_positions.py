@@ -1,4 +1,4 @@
-"""WAL positions that a reader requires, and the lag of replicas."""
+"""WAL positions that requests require and the lag of replicas."""
 
 from __future__ import annotations
 

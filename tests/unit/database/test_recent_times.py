@@ -1,4 +1,4 @@
-"""Recent execution times, and the statements that they make short."""
+"""Recent execution times classify statements as short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters in SQL texts, and SQL that the daemon adds."""
+"""Parameters in SQL texts, and SQL that the daemon adds to messages."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_guarded_opening_checks_before_it_sets_anything() -> None:
 
 
 def test_opening_supports_any_number_of_settings() -> None:
-    """PostgreSQL limits the number of arguments of a function."""
+    """PostgreSQL limits the number of function arguments."""
     text = opening(tuple(f"app.x{number}" for number in range(250)), (), False)
     assert [len(group.split("),")) for group in text.split("num_nonnulls(")[1:]] == [100, 100, 51]
     assert text.count("$251,") == 1
@@ -148,7 +148,7 @@ def test_internal_statements_run_as_the_login_role() -> None:
     "name", ["", "a b", "a'b", "a%sb", "a;b", "a.", ".a", "1a", "é", "role", "Role", "session_authorization"]
 )
 def test_invalid_setting_name_is_rejected(name: str) -> None:
-    """A setting's name must allow neither SQL injection nor a change of identity."""
+    """A setting's name must permit neither SQL injection nor another role."""
     with pytest.raises(ValueError, match="setting is not allowed"):
         opening((name,), (), False)
     with pytest.raises(ValueError, match="setting is not allowed"):
@@ -196,5 +196,5 @@ def test_comment_cannot_be_closed_by_its_content() -> None:
     ],
 )
 def test_builtins_are_schema_qualified(expression: str, expected: str) -> None:
-    """Only PostgreSQL's own objects are unqualified in expressions of the catalog."""
+    """PostgreSQL's catalog qualifies all names in expressions, except those of its own objects."""
     assert qualify_builtins(expression) == expected

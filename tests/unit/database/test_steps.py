@@ -1,4 +1,4 @@
-"""Statements and messages for a connection; their texts contain no values of a request."""
+"""Steps that a connection executes for a message. Their texts contain no request values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ COORDINATOR = Defaults(undo=True, distributed=True)
 
 
 def composer(defaults: Defaults = UNDOING, *, prepared: bool = True, shared: bool = False) -> Composer:
-    """Return a composer for a new connection."""
     statements = PreparedStatements("p1f_", shared=shared) if prepared else None
     if defaults.distributed:
         return CoordinatorComposer(defaults, statements, quote_literal)
@@ -30,12 +29,12 @@ def composer(defaults: Defaults = UNDOING, *, prepared: bool = True, shared: boo
 
 
 def lookup(role: str = "anon", claims: str = "{}", one: str | None = "1", two: str | None = "x") -> Message:
-    """Return a message with the statement and one setting."""
+    """Return a message with the statement LOOKUP and one setting."""
     return Message(role, (("request.jwt.claims", claims),), (Bound(LOOKUP, (one, two)),))
 
 
 def mark_sent(result: list[Step]) -> list[Step]:
-    """Mark steps as sent successfully, and return them."""
+    """Mark the steps' statements as prepared and return the steps."""
     for step in result:
         if step.prepared is not None:
             step.prepared.ready = True
@@ -149,7 +148,7 @@ def test_everything_is_prepared_again_after_a_stale_plan() -> None:
 
 
 def test_comment_disables_preparation() -> None:
-    """Every comment would create a different prepared statement."""
+    """Every comment would create another prepared statement."""
     *_, statement = composer().compose(lookup(), "/*a*/")
     assert statement == Step(b"/*a*/" + LOOKUP_TEXT, [b"1", b"x"])
 

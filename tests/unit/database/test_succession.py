@@ -1,4 +1,4 @@
-"""Detecting the most recently promoted primary."""
+"""Detection of the most recently promoted primary."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_server_with_unknown_timeline_is_neither_outdated_nor_current() -> None:
 
 
 def test_unrelated_clusters_are_not_compared() -> None:
-    """A recreated cluster starts at timeline 1 and is no replica of its predecessor."""
+    """A recreated cluster starts at timeline 1 and is not a replica of its predecessor."""
     succession = Succession()
     assert not succession.is_current(Lineage(CLUSTER, 1))
     succession.add_primary(Lineage(CLUSTER, 5))
@@ -43,7 +43,7 @@ def test_unrelated_clusters_are_not_compared() -> None:
 
 
 def test_replica_reveals_a_promotion() -> None:
-    """It may follow a primary that the daemon has not contacted yet."""
+    """A replica may follow a primary that the daemon has not contacted yet."""
     succession = Succession()
     succession.add_primary(Lineage(CLUSTER, 1))
     succession.add_server(Lineage(CLUSTER, 2))

@@ -1,4 +1,4 @@
-"""Documents adapted for the validation rules: variable declarations, renamed variables and enum strings."""
+"""Documents are adapted before validation: variable declarations, renamed variables and enum strings."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _uses(literal: Any) -> Iterator[VariableUse]:
 
 
 class _Renaming(Visitor):
-    """Renames variables as in an adapted document's literals."""
+    """Gives variables the names that they have in an adapted document's literals."""
 
     def __init__(self, adapted: AdaptedDocument) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class _Renaming(Visitor):
 
 
 def with_declarations(document: DocumentNode) -> DocumentNode:
-    """Return an adapted document with the declarations of variables that the rules check."""
+    """Adapt a document and return it with the variable declarations that the validation rules check."""
     written = {
         node.name.value if node.name else None: node.variable_definitions or ()
         for node in document.definitions
@@ -115,7 +115,7 @@ def with_declarations(document: DocumentNode) -> DocumentNode:
 
 
 def adapted(text: str) -> str:
-    """Return the text of an adapted document in one line."""
+    """Adapt a document and return its text on one line."""
     return " ".join(print_ast(with_declarations(parse(text))).split())
 
 

@@ -1,4 +1,4 @@
-"""Persisted documents: reading files and finding a request's document."""
+"""Persisted documents: reading their files, and finding the document of a request."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_syntax_error_contains_its_position() -> None:
     [
         ([], "m.json: is not a manifest: "),
         ({"a": 1}, "m.json: is not a manifest: "),
-        ({"operations": [{"id": "a", "body": "{ a }"}, {"id": 1}]}, "m.json: operations[1] has no id "),
+        ({"operations": [{"id": "a", "body": "{ a }"}, {"id": 1}]}, 'm.json: operations[1] needs an "id" '),
         ("{", "m.json: is not JSON: "),
         ({"a": "{ a(b: \"\ud800\") }"}, "m.json: document 'a' is skipped: it contains half of a surrogate"),
         ({"sha256:0": "{ a }"}, "m.json: document 'sha256:0' is skipped: its id is not the SHA-256 of"),

@@ -1,4 +1,4 @@
-"""Overloaded functions that share a field, and how a call chooses one."""
+"""Overloaded functions share a field. A call's arguments select the function."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TYPES = {
 def function(
     oid: int, name: str, returns: int, *arguments: tuple[str, int] | tuple[str, int, str]
 ) -> Function:
-    """Return a stable function. An argument is a tuple of name, type and optionally default."""
+    """Return a stable function. Each argument is a tuple of a name, a type and optionally a default."""
     parsed = tuple(Argument(item[0], item[1], item[2] if len(item) == 3 else None) for item in arguments)
     return Function(
         oid, "public", name, parsed, returns, returns_set=False, rows=0, columns=(),
@@ -57,14 +57,14 @@ def catalog_of(functions: Sequence[Function]) -> Catalog:
 
 
 def entries(*functions: Function) -> dict[str, FunctionField]:
-    """Return the entry points of the functions."""
+    """Return the GraphQL fields of the functions."""
     catalog = catalog_of(functions)
     view = CatalogView(catalog, CatalogNames(catalog), "anon")
     return function_fields(view, volatile=False)
 
 
 def chosen(entry: FunctionField, *arguments: str) -> int | None:
-    """Return the oid of the function that a call with these arguments chooses."""
+    """Return the OID of the function that a call with these arguments selects."""
     overload = entry.choose(arguments)
     return None if overload is None else overload.function.oid
 
@@ -102,7 +102,7 @@ def test_overload_with_the_fewest_arguments_is_chosen() -> None:
         function(2, "f", TEXT, ("a", INT), ("b", INT, "1")),
     )["f"]
     assert [chosen(entry, "a"), chosen(entry, "a", "b"), chosen(entry, "a", "c")] == [2, 2, 1]
-    assert chosen(entry, "b") is None, "a has no default"
+    assert chosen(entry, "b") is None, "a is required"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_overload_with_the_fewest_arguments_is_chosen() -> None:
     ids=["other result", "other type", "other type and argument", "same names"],
 )
 def test_incompatible_overloads_have_separate_fields(other: Function) -> None:
-    """Overloads need the same result type and the same type of equally named arguments."""
+    """Overloads of a field have the same result type, and arguments of equal names have equal types."""
     fields = entries(function(1, "f", TEXT, ("a", INT)), other)
     names = [item.name[0].upper() + item.name[1:] for item in other.arguments]
     assert sorted(fields) == ["f", f"fBy{'And'.join(names)}"]

@@ -1,4 +1,4 @@
-"""Our parser returns the same as graphql-core's, but long tokens do not slow it down."""
+"""Our parser returns the same trees as graphql-core's, but is not slowed down by long tokens."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_parser_returns_the_same_as_graphql_core(text: str) -> None:
 
 
 def test_tokens_are_limited() -> None:
-    assert parse_document("{ a b }", 4)[1] == 5, "including the end of the text"
+    assert parse_document("{ a b }", 4)[1] == 5, "the end of the text is a token"
     with pytest.raises(GraphQLError, match="more than 3 tokens"):
         parse_document("{ a b }", 3)
 
@@ -84,7 +84,7 @@ def test_unused_tree_is_freed_without_garbage_collection() -> None:
 
 
 def test_threads_that_create_the_same_value_share_one() -> None:
-    """Validation would treat two types of the same name as different."""
+    """Validation would treat two type objects with the same name as different types."""
     barrier = threading.Barrier(2, timeout=10)
 
     def create(_name: str) -> object:

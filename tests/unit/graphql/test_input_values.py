@@ -76,7 +76,7 @@ VALUES = st.recursive(
 
 
 def read(type_: Any, value: Any) -> tuple[Any, Any, tuple[tuple[InputPath, str], ...]]:
-    """Return the coerced value, its shape and its errors."""
+    """Return the coerced value, its shapes and its errors."""
     shapes: list[Any] = []
     reading = Reading()
     coerced = input_type(type_).read(value, shapes, reading, (), "v")
@@ -88,7 +88,7 @@ def check(type_: Any, value: Any) -> None:
     coerced, shapes, errors = read(type_, value)
     assert bool(errors) == (expected is Undefined), "each rejection has a reason"
     if not errors:
-        assert json.dumps(coerced) == json.dumps(expected), "members are in the type's order, too"
+        assert json.dumps(coerced) == json.dumps(expected), "members have the order of the type's fields"
         assert len(shapes) == 1
         hash(shapes[0])
 

@@ -1,4 +1,4 @@
-"""Internals of graphql-core that we use; tested with its lowest and newest supported versions."""
+"""Internals of graphql-core that we use. ``make test-lowest`` tests its lowest supported version."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from graphql import (
 )
 from graphql.language.parser import Parser
 
-# The package exports a function with the name of this module.
+# The package exports a function with the same name as this module.
 validate_module: Any = import_module("graphql.validation.validate")
 validation_context: Any = import_module("graphql.validation.validation_context")
 PACKAGE = Path(graphql_core.__file__).parent

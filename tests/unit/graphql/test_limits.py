@@ -68,7 +68,7 @@ def test_selection_sets_are_limited() -> None:
 
 
 def page(name: str, maximum: int) -> BoundedCount:
-    """Return a page size from a variable."""
+    """Return a page size that a variable contains."""
     return BoundedCount("first", InputLeaf(VariableOrigin((name,)), 1), maximum)
 
 
@@ -106,7 +106,7 @@ COSTS = st.recursive(
 
 
 def unlimited(cost: Cost) -> Cost:
-    """Return the cost without table sizes."""
+    """Return the cost without limits by table sizes."""
     return Cost(cost.page, tuple(map(unlimited, cost.nested)))
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 
 def key(text: str) -> object:
-    """Return the cache key of a text with literals."""
+    """Return the cache key of a document that contains literals."""
     extracted = extract_parameters(text)
     assert extracted is not None
     return extracted.shape

@@ -1,4 +1,4 @@
-"""SQL statements of mutations: their text contains no values."""
+"""SQL statements of mutations. Their text contains no values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OWN = members(affectedCount=AffectedCount(), records=AffectedRecords(members(id=
 def compiled(
     mutation: Mutation, output: Object, guard: Guard | None = None
 ) -> list[tuple[str, tuple[str, ...], tuple[Any, ...]]]:
-    """Return text, slot types and sources of the statements of one mutation."""
+    """Return the text, parameter types and value sources of a mutation's statements."""
     statements = compile_mutations(((Text("r"), MutationStep(mutation, KEY, output, guard)),))
     return [(plain(each.statement.text), each.statement.types, each.sources) for each in statements]
 
@@ -88,7 +88,7 @@ def test_insert_is_one_statement() -> None:
 
 
 def test_rows_in_one_json_value_have_one_slot() -> None:
-    """Members are named by their positions."""
+    """Members of the JSON value are named by their positions."""
     columns = (
         JsonColumn("id", "pg_catalog.int8", member="0"),
         JsonColumn('na"me', "pg_catalog.text", cast="pg_catalog.jsonb", member="1"),

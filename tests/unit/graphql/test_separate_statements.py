@@ -1,4 +1,4 @@
-"""Mutations of distributed tables use separate messages if one needs another's result."""
+"""Mutations of distributed tables use separate messages if a statement needs another statement's result."""
 
 from __future__ import annotations
 

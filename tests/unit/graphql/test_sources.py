@@ -21,7 +21,7 @@ scalars = st.one_of(
 
 
 def encoded(value: Any) -> str:
-    """Encode a value as the service does."""
+    """Encode a value like the daemon."""
     return base64.b64encode(json.dumps(value).encode()).decode()
 
 
@@ -63,7 +63,7 @@ def test_any_other_text_is_decoded_or_rejected(text: str) -> None:
 
 
 def _outcome(decode: Callable[[str], object], text: str, kind: type) -> bool:
-    """Return whether a text is decoded to this kind of value, or rejected with an error number."""
+    """Return whether a text is decoded to a value of this class, or rejected with an error number."""
     try:
         return isinstance(decode(text), kind)
     except GraphQLError as error:
@@ -84,7 +84,7 @@ def _outcome(decode: Callable[[str], object], text: str, kind: type) -> bool:
     ],
 )
 def test_error_number_identifies_the_failed_step(text: str, number: int) -> None:
-    """Error 1 is base64, 2 is JSON, 3 is the array."""
+    """Error 1 means invalid base64, 2 means invalid JSON, and 3 means that the JSON value is not an array."""
     with pytest.raises(GraphQLError, match=f"Failed to decode cursor, error {number}"):
         decode_cursor(text)
     with pytest.raises(GraphQLError, match=f"Invalid value passed to nodeId argument. Error {number}"):

@@ -63,7 +63,7 @@ def test_document_may_be_identified_by_apollos_hash() -> None:
     extensions = {"persistedQuery": {"version": 1, "sha256Hash": "ab"}}
     expected = GraphQLRequest(None, extensions=extensions, persisted_hash="ab")
     assert transport.read(post(json.dumps({"extensions": extensions}).encode())) == expected
-    # The hash is ignored if the text is present: we do not store texts.
+    # The hash is ignored if the document's text is present, because we do not store documents.
     with_text = transport.read(post(json.dumps({"query": "{a}", "extensions": extensions}).encode()))
     assert with_text == GraphQLRequest("{a}", extensions=extensions)
 

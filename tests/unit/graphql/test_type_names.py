@@ -1,4 +1,4 @@
-"""Type names stay unique for any names of tables, enums and composite types."""
+"""Type names are unique for any names of tables, enums and composite types."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NAMES = st.builds(
 
 
 def spelled(parts: tuple[str, ...], *, inflection: bool) -> str:
-    """Return a table's name, in snake case if it will be inflected."""
+    """Return a table name, in snake case if names are inflected."""
     if not inflection:
         return "".join(parts)
     return "_".join(re.sub("(?<=[a-z])(?=[A-Z])", "_", part) for part in parts).lower()
@@ -61,7 +61,7 @@ def spelled(parts: tuple[str, ...], *, inflection: bool) -> str:
 def catalog_of(
     tables: list[str], enums: list[str], composites: list[str], *, inflection: bool, features: frozenset[str]
 ) -> Catalog:
-    """Return a catalog whose tables have a column of each enum and of arrays of it."""
+    """Return a catalog. Each table has a column of each enum type, and a column of each enum's array type."""
     builder = MadeUp(INFLECTED if inflection else UNCHANGED, superuser=True, features=features)
     types: dict[str, int] = {}
     for number, name in enumerate(enums):
@@ -80,7 +80,7 @@ def schema_of(catalog: Catalog) -> RoleSchema:
 
 
 def check_schema(schema: RoleSchema) -> None:
-    """Fail unless every type is found by its name and the schema is valid."""
+    """Fail unless the schema is valid and contains each of its types by name."""
     assert {name: type_.name for name, type_ in schema.schema.type_map.items()} == {
         name: name for name in schema.schema.type_map
     }
@@ -94,7 +94,7 @@ def check_schema(schema: RoleSchema) -> None:
 
 
 def check_table(schema: RoleSchema, view: TableView, enums: int) -> None:
-    """Fail unless a table's root fields return its rows and its filters use its enums."""
+    """Fail unless a table's root fields return its rows, and its filters use its enum types."""
     for kind in TableFieldKind:
         root, fields = (
             (QUERY, schema.query_fields) if kind.value[0] == "" else (MUTATION, schema.mutation_fields)

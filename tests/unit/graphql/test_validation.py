@@ -1,4 +1,4 @@
-"""The quick check of documents: it accepts most valid documents and no invalid one."""
+"""The quick validation accepts most valid documents and no invalid document."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_invalid_document_does_not_pass_the_check(text: str) -> None:
 
 
 def pieces(depth: int) -> st.SearchStrategy[str]:
-    """Return selections, mostly valid on some type."""
+    """Return a strategy for selections, most of them valid on some type."""
     value = st.sampled_from(["1", '"x"', "$v", "null", "DRAFT", "[1]", "{}", "{title: 1}", "{kind: DRAFT}"])
     leaf = st.sampled_from(["id", "name", "title", "__typename", "x: id", "x: name", "...F", "...G"])
     if depth == 0:

@@ -27,5 +27,5 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     ],
 )
 def test_valid_traceparent_is_continued_and_any_other_is_ignored(sent: str, continued: str) -> None:
-    """W3C Trace Context: IDs are lower case and not zero, and only later versions may have more parts."""
+    """W3C Trace Context: IDs are lower-case and not zero. Only later versions may have more fields."""
     assert parse_traceparent(sent) == continued

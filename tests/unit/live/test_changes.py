@@ -10,7 +10,7 @@ from dataapi.live.changes import UNKNOWN, Changes
 
 
 def changes_of(*results: list[tuple[str]] | ApiError) -> Changes:
-    """Return change detection for a database that never changes, with scripted lists of untracked tables."""
+    """Return change detection for a static database. ``results`` are its lists of untracked tables."""
     remaining = iter(results)
 
     async def fetch(text: str) -> Any:
@@ -30,7 +30,7 @@ async def test_failed_list_is_fetched_again() -> None:
     assert await changes.check() == UNKNOWN
     assert (await changes.check()).visible == (1, "the same")
     assert changes.untracked == {"tickets"}
-    assert await changes.check() == await changes.check()  # the list is fetched once per catalog
+    assert await changes.check() == await changes.check()  # each catalog fetches the list once
 
 
 async def test_queries_run_at_each_interval_if_the_list_is_denied() -> None:

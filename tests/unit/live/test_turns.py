@@ -1,4 +1,4 @@
-"""Fair turns between owners."""
+"""A fair queue serves owners in turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def anything(_item: str, _owner: str) -> bool:
 
 
 def serve_all(turns: FairQueue[str], cost: float = 1.0) -> list[str]:
-    """Serve all items, and charge each owner."""
+    """Serve all items, charge their owners, and return the items in the order of service."""
     order = []
     while (turn := turns.pop(anything)) is not None:
         item, owner = turn

@@ -33,7 +33,7 @@ def body(**members: Any) -> bytes:
 
 
 def refused(request: Request) -> tuple[int, int, dict[str, Any]]:
-    """Return the status, the code and the body of the error for a request."""
+    """Return the HTTP status, the code and the body of the error that a request causes."""
     with pytest.raises(RpcError) as raised:
         read(request)
     answer = json.loads(raised.value.reply.body)
@@ -41,7 +41,7 @@ def refused(request: Request) -> tuple[int, int, dict[str, Any]]:
 
 
 def outcome(request: Request) -> str:
-    """Return the revision of a request, or the message of the error for it."""
+    """Return the protocol revision of a request, or the message of the error that the request causes."""
     try:
         return read(request).revision
     except RpcError as error:

@@ -1,4 +1,4 @@
-"""Hostile messages to the tools of a project, without a database."""
+"""Hostile messages to a project's tools, without a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definitions of the tools, and the REST requests that calls stand for."""
+"""Tool definitions and the REST requests that tool calls are translated to."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def rejection(body: bytes, content_type: str | None = None) -> str:
-    """Return the error message for a rejected body."""
     with pytest.raises(ApiError) as caught:
         read_rows(body, content_type, None)
     assert (caught.value.status, caught.value.code) == (400, "PGRST102")
@@ -26,7 +25,7 @@ def rejection(body: bytes, content_type: str | None = None) -> str:
 
 
 def test_json_is_passed_unchanged_with_its_columns() -> None:
-    """Columns are sorted so that the order of keys does not change the statement."""
+    """Columns are sorted, so the order of keys does not affect the statement."""
     text = '[{"b": 1,  "a": 2}, {"a": 3, "b": 1.0}]'
     assert read_rows(text.encode(), None, None) == Payload(RowShape(("a", "b"), True), text)
     assert read_rows(b'{"b": 1, "b": 2}', "application/json; charset=utf-8", None).shape.columns == ("b",)
@@ -56,7 +55,7 @@ def test_form_is_one_object_of_strings() -> None:
 
 
 def test_csv_has_a_header_and_null() -> None:
-    """Quotes, commas, line ends and empty lines follow RFC 4180; quoted cells are strings."""
+    """Quotes, commas, newlines and empty lines follow RFC 4180. Quoted cells are strings."""
     body = 'a,"b ""c"""\r\n1,\r\n\r\nNULL,"x,\n""y"""\r\n"NULL ",null\r\n"","NULL"\n"a,""NULL"",",""""\r\n'
     payload = read_rows(body.encode(), CSV, None)
     assert json.loads(payload.text) == [

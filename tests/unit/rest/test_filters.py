@@ -58,18 +58,17 @@ TREES: st.SearchStrategy[LogicTree] = st.recursive(
 
 
 def quoted(text: str) -> str:
-    """Return a text in double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def prefix_of(operation: FilterOperation) -> str:
-    """Return an operation without its values."""
+    """Return an operation in query string syntax without its value."""
     modifier = {None: "", "language": "(fr)"}.get(operation.modifier, f"({operation.modifier})")
     return f"{'not.' * operation.negated}{operation.operator}{modifier}."
 
 
 def written(tree: LogicTree, values: list[str]) -> str:
-    """Return a tree as a client would write it, using up values from the list."""
+    """Return a logic tree in query string syntax. Values are removed from the list."""
     if isinstance(tree, LogicGroup):
         parts = ",".join(written(part, values) for part in tree.parts)
         return f"{'not.' * tree.negated}{'and' if tree.every else 'or'}({parts})"
@@ -193,7 +192,7 @@ def test_text_after_a_complete_filter_is_ignored(suffix: str) -> None:
 
 
 def test_deeply_nested_trees_are_rejected() -> None:
-    """Even a valid URL could nest too deeply for recursion."""
+    """Even a URL of valid length could exceed Python's recursion limit."""
     deep = "(and" * (MAX_LOGIC_DEPTH - 1) + "(a.eq.1)" + ")" * (MAX_LOGIC_DEPTH - 1)
     assert read_logic("or", deep)
     with pytest.raises(ApiError) as caught:

@@ -1,4 +1,4 @@
-"""How a request chooses an overloaded function by its argument names."""
+"""A request selects an overloaded function by its argument names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def function(*arguments: str, type_: str = "integer") -> Function:
 
 
 def chosen(candidates: Iterable[Function], *names: str, media_type: str | None = None) -> Function | None:
-    """Return the function that a call with these names chooses."""
+    """Return the function that a call with these argument names selects."""
     choice = choose(CATALOG, list(candidates), CallShape(frozenset(names), media_type))
     return None if choice is None else choice.function
 
@@ -76,7 +76,7 @@ def test_whole_body_is_the_argument_if_no_function_has_the_names() -> None:
 
 
 def test_several_matching_functions_are_ambiguous() -> None:
-    """The order of the listed functions must not depend on their order in the catalog."""
+    """The error must not depend on the order of functions in the catalog."""
     candidates = [function("a", "b="), function("a", type_="text"), function("a")]
     with pytest.raises(ApiError) as caught:
         chosen(candidates, "a")
@@ -146,9 +146,9 @@ def test_function_is_ambiguous_if_another_one_accepts_all_its_names() -> None:
 
     assert is_ambiguous(function("a"), function("a", type_="text"))
     assert is_ambiguous(function(), function("a="))
-    assert not is_ambiguous(function("a="), function()), "calls with the argument are clear"
+    assert not is_ambiguous(function("a="), function()), "calls with the argument are unambiguous"
     assert not is_ambiguous(function("a"), function("a", "b"))
     whole = function("", type_="json")
-    assert not is_ambiguous(whole, function("", type_="text")), "their media types differ"
+    assert not is_ambiguous(whole, function("", type_="text")), "the bodies have different media types"
     assert is_ambiguous(whole, function("", type_="json"))
     assert always_ambiguous(CATALOG, whole, [whole]) is None

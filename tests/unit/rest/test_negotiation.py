@@ -136,7 +136,7 @@ def test_aggregate_can_replace_json_but_not_vendor_media_types() -> None:
 
 
 def test_aggregate_for_any_media_type_of_a_table_always_applies() -> None:
-    """An aggregate for rows of any type only applies to ``*/*`` itself."""
+    """An aggregate for rows of any table applies only if the request accepts ``*/*``."""
     for accept in ("*/*", "magic/number", "application/json"):
         expected = kind(accept, row_handlers=(ANYTHING, TWKB), table=7)
         assert expected == (MediaKind.HANDLER, "application/octet-stream")

@@ -1,4 +1,4 @@
-"""Rows with related rows: their groups, the values of each group, and the parameters of members."""
+"""Inserts of related rows: groups of rows, the values of each group, and parameters for nested members."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def grouped(body: Any, query: str = "", prefer: str = "", target: str = "shop") 
 
 
 def flat(groups: tuple[RowGroup, ...]) -> list[RowGroup]:
-    """Return the groups and those below them."""
+    """Return all groups, including nested groups."""
     return [each for group in groups for each in (group, *_below(group))]
 
 
@@ -84,7 +84,7 @@ def at(body: Any, place: str) -> Any:
 
 
 @given(st.lists(SHOP, min_size=1, max_size=5) | SHOP)
-def test_each_object_is_in_one_group_with_its_place(body: Any) -> None:
+def test_each_object_is_in_one_group_with_its_position(body: Any) -> None:
     shops = body if isinstance(body, list) else [body]
     assume(any({"boss", "item"} & shop.keys() for shop in shops))
     request = grouped(body)
@@ -164,7 +164,7 @@ def test_equal_parents_are_one_group_if_they_may_exist() -> None:
         ("a.columns.b=eq.1", "a.columns.b=eq.1", {}, {}),
     ],
 )
-def test_parameters_of_members_are_divided_from_others(
+def test_parameters_of_members_are_separated_from_other_parameters(
     query: str, rest: str, columns: Any, conflicts: Any
 ) -> None:
     remaining, body = read_nested(Request("id", "POST", "/rest/v1/shop", query, {}, b"{}"))
@@ -183,7 +183,7 @@ def test_other_bodies_are_not_nested(text: str) -> None:
 # ---------------------------------------------------------------- errors
 
 
-def test_places_are_added_to_details() -> None:
+def test_positions_are_added_to_details() -> None:
     assert placed(ApiError(400, "c", "m"), "a[0].b").details == "The error is at a[0].b"
     assert placed(ApiError(400, "c", "m", details="Why."), "a").details == "Why. The error is at a"
     assert placed(ApiError(400, "c", "m", details=[1]), "a").details == [1]

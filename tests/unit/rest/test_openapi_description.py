@@ -31,7 +31,6 @@ tables = st.lists(
 
 
 def description(builder: MadeUp, version: Version, host: str = "localhost:8000") -> dict[str, Any]:
-    """Return a complete description."""
     body = describe(PROJECT, builder.catalog(), "anon", "public", version, lambda: None)
     request = Request("1", "GET", "/rest/v1/", "", {"host": host}, b"")
     document: dict[str, Any] = json.loads(with_address(PROJECT, request, version, body))

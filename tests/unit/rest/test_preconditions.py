@@ -32,7 +32,7 @@ def test_all_entity_tags_of_a_list_are_read(tags: list[str], data: st.DataObject
 
 @given(st.text(st.sampled_from('*"W/a, \t\x7f'), max_size=8))
 def test_only_lists_of_entity_tags_are_accepted(text: str) -> None:
-    """Compare with a check of each element."""
+    """Compares the result with a separate check of each list element."""
     elements = re.findall(r'(?:[^,"]|"[^"]*"?)+', text)
     tags = [each.strip(" \t") for each in elements if each.strip(" \t")]
     valid = all(re.fullmatch(r'(W/)?"[^" \t\x7f]*"', each) for each in tags) and bool(tags)

@@ -87,7 +87,7 @@ def test_max_affected_applies_only_with_strict_handling() -> None:
     ],
 )
 def test_time_zone_is_a_name_or_an_offset(requested: str, setting: str) -> None:
-    """ISO 8601 counts offsets eastward; PostgreSQL's setting counts plain offsets westward."""
+    """Offsets are positive east of UTC in ISO 8601, but west of UTC in PostgreSQL's setting."""
     assert read_preferences(f"timezone={requested}", ZONES).settings == (("timezone", setting),)
     assert read_preferences("return=minimal").settings == ()
 

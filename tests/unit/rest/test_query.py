@@ -1,4 +1,4 @@
-"""Query strings, split into the shape of a statement and its values; limits and ranges."""
+"""Query strings are split into a statement's shape and its values. Limits and ranges are combined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOWS = st.builds(Window, st.none() | st.integers(0, 20), st.integers(0, 20))
 
 
 def chosen(window: Window, rows: range) -> list[int]:
-    """Return the rows of a window."""
+    """Return the rows that a window selects."""
     from_offset = list(rows)[window.offset :]
     return from_offset if window.limit is None else from_offset[: window.limit]
 
@@ -61,7 +61,7 @@ def test_negative_limits_are_416_and_other_invalid_ones_are_ignored() -> None:
 
 @given(st.text("0123456789", min_size=1, max_size=30) | st.just("9" * 5000))
 def test_any_non_negative_integer_is_a_limit(text: str) -> None:
-    """Huge numbers are reduced to the maximum that PostgreSQL accepts."""
+    """Huge numbers are replaced by the maximum that PostgreSQL accepts."""
     assert parse_count(text, "limit") == (int(text) if len(text) <= 18 else MAXIMUM)
 
 
@@ -113,7 +113,7 @@ def test_shape_does_not_depend_on_values() -> None:
 
 
 def test_values_are_ordered_by_filters_logic_limits_and_offsets() -> None:
-    """``is`` has no value; a text search with a language has two."""
+    """``is`` has no value. A text search with a language has two values."""
     query = "kids.limit=7&a=eq.1&or=(b.gt.2,c.is.null)&limit=5&d=is.true&e=fts(fr).w&offset=3"
     assert values(query) == Values(("1", "fr", "w", "2", "7", "5", "3"), 3)
 
@@ -160,7 +160,7 @@ def test_first_of_repeated_parameters_applies_except_for_limits() -> None:
 
 
 def test_equal_columns_are_known_only_without_other_filters() -> None:
-    """PUT requests identify their row with them."""
+    """The columns identify the row of a PUT request."""
     for query, columns in [
         ('id=eq.1&"odd name"=eq.x', {"id", "odd name"}),
         ("", set()),

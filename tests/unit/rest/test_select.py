@@ -56,7 +56,7 @@ def quoted(name: str) -> str:
 
 
 def written(items: tuple[Item, ...]) -> str:
-    """Return items as a client would write them."""
+    """Return items in query string syntax."""
     return ",".join(map(_item, items))
 
 
@@ -152,7 +152,7 @@ def test_select_items_are_parsed(text: str, items: tuple[Item, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["a(b)'", "a(b))", "a(b) c(d)", "a(b)!inner,c"])
 def test_text_after_an_outermost_resource_is_ignored(text: str) -> None:
-    """PostgREST ignores it, too, and also text after an unopened parenthesis."""
+    """PostgREST also ignores this text, and text after an unmatched closing parenthesis."""
     assert parse_select(text) == (Embed("a", (Field("b"),)),)
     assert parse_select("x)" + text) == (Field("x"),)
 
@@ -233,7 +233,7 @@ def test_line_of_a_syntax_error_is_reported() -> None:
 
 
 def test_deeply_nested_embedding_is_rejected() -> None:
-    """Even a valid URL could nest too deeply for recursion."""
+    """Even a URL of valid length could exceed Python's recursion limit."""
     assert parse_select("a(" * MAX_EMBED_DEPTH + "b" + ")" * MAX_EMBED_DEPTH)
     with pytest.raises(ApiError, match="failed to parse select") as caught:
         parse_select("a(" * 15_000)

@@ -1,4 +1,4 @@
-"""Suggestions for misspelt names."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Return the edit distance by its definition."""
+    """Return the edit distance, computed by its recursive definition."""
     if not first or not second:
         return len(first) + len(second)
     return min(
@@ -53,7 +53,7 @@ def test_one_or_two_columns_are_suggested(name: str, columns: list[str], suggest
 @pytest.mark.parametrize(
     ("text", "names", "suggested"),
     [
-        # A quarter of the longer name may differ.
+        # At most a quarter of the longer name may differ.
         ("journex", ["journal", "journey"], "journey"),
         ("orderxyz", ["orders"], None),
         ("ordersxx", ["orders"], "orders"),

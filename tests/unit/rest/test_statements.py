@@ -1,4 +1,4 @@
-"""SQL statements of REST reads: their text contains nothing from the request."""
+"""SQL statements of REST reads. Their text contains no request text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BOTH = Record(((Text("id"), Value(ColumnRef("id"))), (Text("name"), Value(Column
 
 
 def plain(text: str) -> str:
-    """Return a statement without unneeded quotes and schemas."""
+    """Return a statement without unnecessary quotes and schema names."""
     text = re.sub(r"operator\(pg_catalog\.([^)]+)\)", r"\1", text)
     return re.sub(r'"public"\.|pg_catalog\.|"(?=[a-z])|(?<=[a-z0-9])"', "", text)
 

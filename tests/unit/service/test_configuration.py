@@ -38,7 +38,7 @@ def read(
     files: dict[str, bytes] | None = None,
     **options: Any,
 ) -> Settings:
-    """Load ``text`` as the configuration file, together with ``files``."""
+    """Load ``text`` as the configuration file, and ``files`` as files that it references."""
     contents = {str(FILE): text.encode() if isinstance(text, str) else text, **(files or {})}
 
     def read_file(path: Path) -> bytes:
@@ -61,7 +61,7 @@ def errors_of(
 
 
 def project(line: str, environ: dict[str, str] | None = None) -> Project:
-    """Return the project of a minimal configuration plus ``line``."""
+    """Return the project of a minimal configuration to which ``line`` is added."""
     return read(MINIMAL + line + "\n", environ).projects[0]
 
 
@@ -210,7 +210,7 @@ def test_port_variable_is_the_default_of_listen() -> None:
 
 
 def test_default_files_are_in_the_working_directory_and_in_etc() -> None:
-    """``init`` writes to the working directory. The repository's template is never used."""
+    """``dataapi init`` writes to the working directory. The repository's template is never used."""
     local, system = Path("dataapi.ini"), Path("/etc/dataapi/dataapi.ini")
     template = Path("etc/dataapi.ini")
 
@@ -510,8 +510,8 @@ def test_relative_folder_of_documents_is_made_absolute(
         ("db-channel-enabled = 2", "expected yes, no or auto"),
         ("db-statement-timeout = 30s", "expected seconds up to 2000000"),
         ("db-statement-timeout = 9999999", "expected seconds up to 2000000"),
-        ("jwt-role-claim-key = role", "invalid path of a claim at character 1"),
-        ("jwt-role-claim-key = .a[x]", "invalid path of a claim at character 3"),
+        ("jwt-role-claim-key = role", "invalid claim path at character 1"),
+        ("jwt-role-claim-key = .a[x]", "invalid claim path at character 3"),
         ("jwt-cache-max-entries = -1", "expected a whole number of at least 0"),
         (
             "jwt-secret-is-base64 = yes",
@@ -533,7 +533,7 @@ def test_relative_folder_of_documents_is_made_absolute(
         ("graphql-documents = /no/such/folder", "expected a folder that exists"),
         (
             "graphql-documents-only = yes",
-            "all documents would be rejected: expected graphql-documents, or no",
+            "all documents would be rejected: expected graphql-documents, or graphql-documents-only = no",
         ),
         ("rest-max-embeds = 100", "no such key"),
         ("server-version-enabled = no", "no such key; did you mean server-timing-enabled?"),
@@ -908,7 +908,7 @@ def test_environment_configures_channels() -> None:
         (f"{NOTIFIED}[webhooks:a]\n", "[webhooks:a]: no such section"),
         (
             f"{MINIMAL}[notify]\n{ORDERS}",
-            "[webhooks]: expected this section, because the events of [notify] are webhooks",
+            "[webhooks]: expected this section, because [notify] publishes webhook events",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Settings stored in the database, with a fake database: precedence, errors and outages."""
+"""Settings in a (fake) database: precedence, errors and outages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ PROJECT = Project(
 def stored(
     value: str, name: str = "pgrst.db_max_rows", origin: str = "role authenticator"
 ) -> DatabaseSetting:
-    """Return a stored setting."""
     return DatabaseSetting(origin, name, value)
 
 
@@ -71,7 +70,7 @@ def test_jwt_secret_may_be_stored_only_in_the_database() -> None:
 
 @dataclass
 class FakeDatabase:
-    """A fake database; None means that it is unreachable."""
+    """A fake database. It is unreachable if its settings are None."""
 
     settings: StoredSettings | None
 
@@ -98,7 +97,7 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_source(database: FakeDatabase) -> DatabaseSettings:
-    """Return a source of settings from the database."""
+    """Return a source that reads settings from the fake database."""
     settings = Settings(projects=(PROJECT,))
     return DatabaseSettings(Clock(), Configured(settings, lambda: settings), database.read)
 
@@ -158,7 +157,7 @@ def test_invalid_setting_affects_only_its_project() -> None:
     assert "pgrst.db_max_rows" in wrong.settings_error
     assert (right.db_max_rows, right.settings_error) == (3, None)
     assert source.failures == {PROJECT.ref: wrong.settings_error}
-    # The other project's settings changed, but are not read again.
+    # The database of the other project is not read again.
     databases[other.ref].settings = None
     databases[PROJECT.ref].settings = (stored("4"),)
     corrected, unchanged = outcome(source.reread_database(PROJECT.ref)).projects

@@ -28,7 +28,7 @@ REPORTED = f"dataapi.ini: [project] db-anon-role: {WARNING}"
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Keys of a section."""
+    """A configuration section with deprecated keys."""
 
     #: First key.
     first: InDatabase[Annotated[str, Deprecated("0.2.0")]] = ""

@@ -1,4 +1,4 @@
-"""Long-lived objects are frozen, but garbage is not."""
+"""Long-lived objects are excluded from garbage collection (frozen), but garbage is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Reactor:
-    """Calls functions when the test says so."""
+    """A fake reactor that calls functions when the test calls ``run_pending``."""
 
     def __init__(self) -> None:
         self.pending: list[Callable[[], None]] = []
@@ -22,7 +22,6 @@ class Reactor:
         self.pending.append(function)
 
     def run_pending(self) -> None:
-        """Call all pending functions."""
         while self.pending:
             self.pending.pop()()
 
@@ -38,7 +37,7 @@ class Harness:
 @pytest.fixture
 def harness() -> Iterator[Harness]:
     gc.disable()
-    gc.collect()  # garbage of other tests
+    gc.collect()  # collects garbage of other tests
     harness = Harness()
     harness.garbage.start()
     yield harness
@@ -53,7 +52,7 @@ def make_lists() -> list[list[int]]:
 
 
 def collect_until_full() -> None:
-    """Run young collections until a full one is due."""
+    """Run collections of young objects until a full collection is due."""
     for _ in range(FREEZE_AFTER):
         gc.collect(1)
 
@@ -69,7 +68,7 @@ def test_surviving_objects_are_frozen(harness: Harness) -> None:
     harness.reactor.run_pending()
     assert gc.get_freeze_count() >= before + len(lists)
     gc.collect(1)
-    assert harness.reactor.pending == [], "the count restarts"
+    assert harness.reactor.pending == [], "the count of collections restarts"
 
 
 def test_garbage_is_not_frozen(harness: Harness) -> None:

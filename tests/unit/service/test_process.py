@@ -198,7 +198,7 @@ def test_webhooks_start_after_the_site() -> None:
     harness = Harness(webhooks)
     process = harness.process
     starting = Deferred.fromCoroutine(process.start())
-    assert hasattr(harness, "figures"), "the site exists"
+    assert hasattr(harness, "figures"), "the site has been created"
     assert outcome(process.state()).starting
     started.callback(None)
     assert starting.called

@@ -20,7 +20,7 @@ NOTHING = {"anon": RoleAccess(), "authenticated": RoleAccess()}
 
 
 def test_scram_verifier_has_postgresqls_format() -> None:
-    """This is the example of RFC 7677, section 3."""
+    """The example is from RFC 7677, section 3."""
     verifier = scram_verifier("pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
     assert verifier == (
         "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY="

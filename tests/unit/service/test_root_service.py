@@ -25,7 +25,7 @@ from twisted.logger import ILogObserver, LogLevel, capturedLogs
 
 
 class FakeReactor(Clock):
-    """A fake reactor that runs when told."""
+    """A fake reactor that runs when the test starts it."""
 
     def __init__(self, events: list[str]) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class FakeServer:
 class Daemon:
     """A root service with fake dependencies.
 
-    :ivar events: calls and notifications to systemd, in order.
+    :ivar events: calls of the dependencies and notifications to systemd, in order.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Daemon:
 
 @pytest.fixture
 def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Collect the exit statuses of the process."""
+    """Collect the statuses with which the process would exit."""
     collected: list[int] = []
     monkeypatch.setattr(root, "_exit_with", lambda status, _reason: collected.append(status))
     return collected
@@ -158,7 +158,7 @@ def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
-    """Restore this process's signal handlers."""
+    """Restore this process's signal handlers after the test."""
     handlers = {
         number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, *root.RELOAD_SIGNALS)
     }
@@ -331,7 +331,7 @@ def test_second_stop_signal_exits_immediately(
 
 
 def test_application_has_our_log_observer() -> None:
-    """Otherwise twistd uses its own observer."""
+    """The default of twistd is its own observer."""
     daemon = Daemon()
     observer = LineObserver(print, FORMATS["json"], Redactor())
     service = RootService(daemon.reactor, daemon.source, daemon.build, Notifier(), observer)
@@ -413,7 +413,7 @@ def test_status_is_updated_within_two_seconds() -> None:
 
 
 def serving(daemon: Daemon, settings: Settings) -> Daemon:
-    """Start a daemon with these settings."""
+    """Start a daemon and provide these settings."""
     daemon.start()
     daemon.prepared.callback(settings)
     daemon.server.started.callback(None)

@@ -35,7 +35,7 @@ def test_each_message_is_one_datagram(tmp_path: Path) -> None:
 
 
 def test_abstract_sockets_are_supported() -> None:
-    """The prefix ``@`` means the abstract namespace."""
+    """Names with the prefix ``@`` are in the abstract namespace."""
     name = f"dataapi-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + name)
@@ -94,7 +94,6 @@ def test_full_socket_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @contextmanager
 def logged() -> Iterator[list[str]]:
-    """Collect warnings from the log."""
     lines: list[str] = []
 
     @implementer(ILogObserver)

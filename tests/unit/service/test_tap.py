@@ -117,7 +117,7 @@ print("dataapi.web.app" in sys.modules)
 import dataapi.web.app
 print(*set(sys.argv[1:]) & set(sys.modules))
 """
-"""Creates the service, and then imports what the start imports while PostgreSQL reads its catalog."""
+"""Creates the service. Then imports the web part, as the daemon does while it waits for the catalog."""
 
 
 def test_modules_are_not_imported_before_they_are_used(

@@ -1,4 +1,4 @@
-"""The worker's end of the pipe, with a fake parent, reactor and server."""
+"""The worker's end of the pipe to its parent, with a fake parent, reactor and server."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FakeReactor:
 
 
 class Process:
-    """A worker process with its assignment."""
+    """A worker process that has received its assignment."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.server = FakeServer()
@@ -101,14 +101,13 @@ class Process:
         self.worker.dataReceived(Assignment(1, Settings(projects=()), ("tcp:1", "unix:/x")).encode())
 
     def send(self, command: str, **arguments: Any) -> Any:
-        """Send a command and return the response."""
         self.pipe.clear()
         self.worker.dataReceived(json.dumps({"id": 5, "ask": command, **arguments}).encode() + b"\n")
         return self.last_message
 
     @property
     def last_message(self) -> Any:
-        """The only message that the worker wrote."""
+        """The only message that the worker has written."""
         return json.loads(self.pipe.value())
 
 

@@ -49,7 +49,7 @@ def test_assignment_is_decoded_as_it_was_encoded() -> None:
 
 
 class Conversation:
-    """A client of a worker with a fake clock; its messages are recorded."""
+    """A worker client with a fake clock and recorded messages."""
 
     def __init__(self) -> None:
         self.clock = Clock()

@@ -46,11 +46,10 @@ class FakeChild:
         self.signals.append(name)
 
     def send(self, **document: Any) -> None:
-        """Write a message to the parent."""
         self.protocol.childDataReceived(REPLIES, json.dumps(document).encode() + b"\n")
 
     def respond(self, command: str, result: Any) -> None:
-        """Respond to the last command of this kind."""
+        """Respond to the last command with this name."""
         commands = [json.loads(line) for line in self.received[1:]]
         self.send(id=[each["id"] for each in commands if each["ask"] == command][-1], answer=result)
 
@@ -100,7 +99,7 @@ class Parent:
 
 
 def serving() -> Parent:
-    """Return a parent after both workers started."""
+    """Return a parent whose two workers have started."""
     parent = Parent()
     for child in parent.children:
         child.serve()
@@ -132,7 +131,7 @@ def test_start_waits_for_all_workers() -> None:
 
 
 def test_second_failure_of_a_worker_fails_the_start() -> None:
-    """Retrying would not fix an invalid configuration."""
+    """A retry would not fix an invalid configuration."""
     parent = Parent()
     for child in (0, 2):
         assert not parent.started.called
@@ -251,7 +250,7 @@ def test_readiness_request_checks_the_databases() -> None:
 
 
 def beat(parent: Parent, times: int, *responding: FakeChild) -> None:
-    """Advance the clock by several heartbeats, to which only these workers respond."""
+    """Advance the clock by some heartbeats. Only these workers respond to the heartbeats."""
     for _ in range(times):
         parent.reactor.advance(BEAT)
         for child in responding:
@@ -290,7 +289,7 @@ def test_worker_that_responds_late_is_no_longer_stuck() -> None:
 
 
 def test_unresponsive_worker_is_killed_and_replaced() -> None:
-    """Otherwise its accepted connections would hang."""
+    """Otherwise, the connections that it has accepted would hang."""
     parent = serving()
     beat(parent, KILL_AFTER_BEATS, parent.children[0])
     assert parent.children[1].signals == []

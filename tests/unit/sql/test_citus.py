@@ -1,4 +1,4 @@
-"""SQL for Citus: tenant filters on distributed tables, and JSON computed on shards."""
+"""SQL for Citus: tenant filters on distributed tables, and JSON that the shards compute."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_mutation_sets_the_tenant_by_filter_or_common_value() -> None:
 
 
 def related(rows: Rows) -> Rows:
-    """Return the SQL rows that are related to a row of the tenant."""
+    """Return the rows with tenant filters, as rows related to a row of the tenant."""
     result = pinned(Many(Rows(TASK, where=OURS), Many(rows, ID))).output
     assert isinstance(result, Many)
     return result.rows
@@ -103,7 +103,7 @@ ONLY_ID = Record(((Text("id"), ID),))
 
 
 def sql(rows: Rows, *members: Value | Many, dialect: Dialect = CITUS) -> str:
-    """Return the statement of a list of rows."""
+    """Return the statement that reads a list of rows."""
     record = Record(tuple((Text(f"m{position}"), member) for position, member in enumerate(members)))
     return compile_query(Many(rows, record), dialect).statement.text
 
@@ -179,7 +179,7 @@ def test_whole_row_of_a_shard_is_cast_to_its_table() -> None:
 
 
 def read_sql(rows: Rows, *members: Many, max_bytes: int | None = None, guard: Guard | None = None) -> str:
-    """Return the SQL of a read with the rows' ids."""
+    """Return the SQL of a REST read that returns the rows' IDs."""
     record = Record((*ONLY_ID.members, *((Text("all"), each) for each in members)))
     result = compile_result(rows, record, Form.ARRAY, max_bytes=max_bytes, guard=guard, dialect=CITUS)
     return result.statement.text
@@ -220,7 +220,7 @@ def test_planned_rows_of_a_local_plan() -> None:
 
 
 def test_planned_rows_of_shards_are_added_except_empty_ones() -> None:
-    """PostgreSQL estimates at least one row, even for an empty table."""
+    """PostgreSQL estimates at least one row, even for an empty shard."""
     tasks = [shard(20, 1.25), shard(1, 0.0), shard(30, 1.5), shard(1, 8.27)]
     plan = {"Plan Rows": 100_000, "Distributed Query": {"Job": {"Tasks": tasks}}}
     assert CITUS.planned_rows([{"Plan": plan}]) == 51

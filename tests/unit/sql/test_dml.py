@@ -1,4 +1,4 @@
-"""Queries of mutations: they write the given columns and read only returned ones."""
+"""Queries of mutations write the given columns and read only the returned columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rows(*targets: JsonColumn, many: bool = True, missing: MissingMember = Missi
 
 
 def query(mutation: Mutation) -> str:
-    """Return the query of a mutation with short aliases and without pg_catalog."""
+    """Return the query of a mutation with shortened aliases and without pg_catalog."""
     writer = POSTGRESQL.writer()
     name, row = writer.alias(), Row(writer.alias(), derived=True)
     text = mutation_queries(writer, mutation, name, row).replace("pg_catalog.", "")
@@ -101,12 +101,12 @@ def test_missing_members_get_the_default_or_stay_unchanged() -> None:
         'cross join lateral json_to_record(o4.value) as t4("id" int8, "na""me" text) '
         'where t3."id" operator(=) t4."id" returning 1'
     )
-    # Each row has only its key.
+    # The rows contain only the key, so there is nothing to update.
     assert query(replace(matched, values=rows(ID))) == "select 1 where false"
 
 
 def test_on_conflict_lists_columns_and_counts_updates() -> None:
-    """The number of updates distinguishes them from inserts."""
+    """The counter distinguishes updates from inserts."""
     change = Insert(THING, rows(NAME), MERGE)
     assert query(change).endswith(
         ' on conflict ("id") do update set "na""me" = excluded."na""me" where '
@@ -148,7 +148,7 @@ def test_skipped_row_is_looked_up_only_if_another_row_needs_its_key() -> None:
     assert lookup in nested(child)
     assert "hidden or was just inserted~7~" in nested(child)
     assert lookup not in nested(parent)
-    # The row lacks the columns of the key, so no row can be found by them.
+    # The row does not contain the columns of the key, so no existing row can match.
     without = replace(parent, values=rows(ID, many=False))
     assert lookup not in nested(replace(child, parents=(RelatedRow(without, (("id", "id"),)),)))
 

@@ -1,4 +1,4 @@
-"""Errors raised by guards are recognized, and other errors are not."""
+"""Only errors that guards raise are recognized as errors of guards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.slots import parameter
 RAISED = f'invalid input syntax for type integer: "{ERROR_MARKER}too many~2~17"'
 
 
-def test_guard_compares_the_count_with_its_bound_or_one() -> None:
+def test_guard_compares_the_count_with_its_limit_or_one() -> None:
     writer = POSTGRESQL.writer()
     assert Guard("one").violated_sql(writer, "n") == "n operator(pg_catalog.<>) 1"
     assert (

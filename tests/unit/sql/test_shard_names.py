@@ -1,4 +1,4 @@
-"""Errors contain the names of tables and constraints instead of Citus' shards."""
+"""Errors contain names of tables and constraints instead of those of Citus's shards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFERENCED = (
     [
         (REFERENCED, REFERENCED.replace("_102025", "").replace("_102057", "")),
         ('duplicate key … "task_key_0_102121"', 'duplicate key … "task_key_0"'),
-        # A constraint missing from the catalog has the same shard number as its table.
+        # A constraint that is not in the catalog is recognized by its table's shard number.
         (
             'new row for relation "task_102121" violates check constraint "positive_102121"',
             'new row for relation "task" violates check constraint "positive"',

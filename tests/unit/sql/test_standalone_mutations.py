@@ -1,4 +1,4 @@
-"""Mutations of distributed tables run as separate statements if Citus then plans them faster."""
+"""Mutations of distributed tables are separate statements if Citus plans separate statements faster."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KEY = And((OURS, ID))
 
 @dataclass(frozen=True)
 class Text:
-    """A constant source of a value."""
+    """A value source that returns a constant."""
 
     text: str
 
@@ -56,7 +56,7 @@ class Text:
 def change(
     mutation: Mutation, *names: str, output: object = None, guards: tuple[Guard, ...] = ()
 ) -> MutationSql:
-    """Return the SQL of a mutation that returns these columns."""
+    """Return the SQL of a mutation that returns the columns ``names``."""
     row = Row('"r"', derived=True)
     for name in names:
         row.column(name)
@@ -72,7 +72,7 @@ def text(mutation: Mutation, *names: str) -> str:
 
 
 def query(mutation: Mutation) -> str:
-    """Return the query of a mutation that is part of a statement, as ``text`` does."""
+    """Return the query of a mutation that is part of a statement, without pg_catalog and quotes."""
     mutation_sql = change(mutation, "id")
     assert mutation_sql.before == ()
     return mutation_sql.queries.replace("pg_catalog.", "").replace('"', "")
@@ -120,7 +120,7 @@ def test_changed_rows_are_stored_as_values_of_the_table() -> None:
 
 
 def with_type(oid: int, *, nullable: bool) -> Table:
-    """Return the table with another type for its column ``title``."""
+    """Return the table TASK with another type of the column ``title``."""
     *others, title = TASK.columns
     return replace(TASK, columns=(*others, replace(title, type=oid, nullable=nullable)))
 

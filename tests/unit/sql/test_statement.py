@@ -1,4 +1,4 @@
-"""Binding of values to statements; frequent page sizes are constants in the text."""
+"""Values are bound to statements. Frequent page sizes are constants in the statement's text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.catalog import MadeUp, table_named
 
 @dataclass(frozen=True)
 class Named:
-    """A source that looks up a value by name."""
+    """A value source that looks up a value by name."""
 
     name: str
 
@@ -23,7 +23,7 @@ class Named:
 
 
 def page() -> Compiled:
-    """Return a statement with a limit and a filter on a column whose name looks like a slot."""
+    """Return a statement with a limit and a filter on a column whose name looks like a placeholder."""
     builder = MadeUp()
     builder.table("thing", "id", "limit $2 %")
     where = Compare(ColumnRef("limit $2 %"), Operator.EQ, Parameter(Named("what"), "text"))
@@ -34,7 +34,7 @@ def page() -> Compiled:
 
 
 def test_page_size_is_a_constant_in_the_statement() -> None:
-    """PostgreSQL's planner can then use it."""
+    """PostgreSQL's planner can use a constant."""
     compiled = page()
     bound = compiled.bind({"what": "$2", "first": "10"})
     assert "limit 10" in bound.statement.text

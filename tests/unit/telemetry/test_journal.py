@@ -1,4 +1,4 @@
-"""Logging to systemd's journal: entries with fields, or lines with priorities as a fallback."""
+"""Logging to systemd's journal: entries with fields, or (as a fallback) lines with priorities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_journal_stream_is_recognized_by_the_environment() -> None:
 
 
 def _parse(entry: bytes) -> dict[str, str]:
-    """Parse an entry of the native protocol, as documented by systemd."""
+    """Parse an entry of the journal's native protocol, as documented by systemd."""
     fields = {}
     while entry:
         line, _, entry = entry.partition(b"\n")

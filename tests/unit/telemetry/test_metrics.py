@@ -1,4 +1,4 @@
-"""Metrics: counting, merging of workers and the Prometheus format."""
+"""Metrics: counting, merging the workers' metrics, and the Prometheus format."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 
 def completed(status: int, seconds: float = 0.002, code: str = "") -> CompletedRequest:
-    """Return a completed REST request."""
     context = RequestContext("/rest/v1/{resource}")
     request = Request("1", "GET", "/rest/v1/blog", "", {}, b"", context=context)
     return CompletedRequest("rest", request, status, seconds, 1, "", code)
@@ -55,7 +54,7 @@ def test_requests_are_counted_by_method_route_status_and_code() -> None:
 
 
 def test_number_of_series_for_error_codes_is_limited() -> None:
-    """SQL can raise any code. Further ones are counted as "other"."""
+    """SQL can raise any error code. Further codes are counted as "other"."""
     metrics = RequestMetrics()
     for number in range(MAX_SERIES + 500):
         metrics.observe(completed(400, code=f"C{number}"))

@@ -62,7 +62,7 @@ def test_alerts_are_valid_for_prometheus() -> None:
 
 
 def _configurations() -> list[str]:
-    """Return the guide's configurations of Prometheus and of the collector."""
+    """Return the guide's configurations of Prometheus and of the OpenTelemetry collector."""
     return re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 
 
@@ -85,7 +85,7 @@ def test_guides_configuration_is_valid_for_prometheus(tmp_path: Path) -> None:
     result = promtool_check("config", str(file))
     assert result.returncode == 0, result.stderr
     assert "1 rule files found" in result.stdout
-    assert 'job="dataapi"' in ALERTS.read_text("utf-8"), "the guide and the alerts use the same job"
+    assert 'job="dataapi"' in ALERTS.read_text("utf-8"), "the guide and the alerts name the same job"
 
 
 def test_metrics_in_the_guide_exist() -> None:

@@ -1,4 +1,4 @@
-"""The request log: logged requests and fields."""
+"""The request log: selected requests and their fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from twisted.logger import capturedLogs
 
 
 def completed(status: int, code: str = "", facts: tuple[Fact, ...] = ()) -> CompletedRequest:
-    """Return a completed request."""
     context = RequestContext("/rest/v1/{resource}")
     request = Request(
         "r-1", "GET", "/rest/v1/blog", "", {}, b"", client="192.0.2.7" if facts else "", context=context
@@ -24,7 +23,7 @@ FACTS = (
     Identity("authenticated", "alice"), Operation("Blogs"), QueueWait(1.0, 1.001),
     RoundTrip(2.0, 2.0021234, "select", "42501"), RoundTrip(3.0, 3.0),
 )  # fmt: skip
-"""Facts about a request whose statement fails and is rolled back."""
+"""Facts recorded during a request whose statement fails and is rolled back."""
 
 
 @pytest.mark.parametrize(

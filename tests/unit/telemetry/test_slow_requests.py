@@ -6,7 +6,7 @@ from dataapi.telemetry.slow_requests import MAX_REQUESTS, RETENTION, SlowRequest
 
 
 def request(number: int) -> SlowRequest:
-    """Return a request that finished at this second."""
+    """Return a slow request that finished at second ``number``."""
     return SlowRequest(str(number), float(number), "GET", "/", "", "anon", 200, 1.0, 0.0, 0.5)
 
 

@@ -1,4 +1,4 @@
-"""Work is cancelled at its deadline, with a fake clock."""
+"""Work is cancelled at its deadline (with a fake clock)."""
 
 from __future__ import annotations
 

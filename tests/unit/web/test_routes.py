@@ -1,4 +1,4 @@
-"""Routes of the APIs that are matched without Klein's URL map."""
+"""Our matching of API routes agrees with Klein's URL map."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ["graphql", "rest", "v1", "v2", "rpc", "a", "a b", "é", ".", "..", "%2F
 
 
 class Nothing:
-    """No other routes."""
+    """A fallback without routes."""
 
     def find(self, _path: str) -> None:
         return None
