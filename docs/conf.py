@@ -45,7 +45,7 @@ _LINK = re.compile(r"\]\((?!https?:)([^)]+\.md)")
 
 
 def setup(app: Sphinx) -> None:
-    """Configure the table of contents, the dialect of SQL, and the files for language models."""
+    """Configure the table of contents, the SQL dialect, and the files for language models."""
     app.add_lexer("sql", PostgresLexer)
     app.connect("source-read", _add_contents)
     app.connect("build-finished", _add_markdown)

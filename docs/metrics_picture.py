@@ -79,7 +79,7 @@ def send_requests(key: str) -> None:
 
 
 def address_of_graphs() -> str:
-    """Return the address of Prometheus's page that draws the queries."""
+    """Return the URL of the Prometheus page that graphs the queries."""
     panels = {panel["title"]: panel for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]}
     fields: dict[str, str] = {}
     for number, (title, query) in enumerate(SHOWN.items()):
@@ -94,7 +94,6 @@ def address_of_graphs() -> str:
 
 
 def main() -> None:
-    """Take the picture of the graphs."""
     os.environ["DATAAPI_DATAAPI_LOG_LEVEL"] = "crit"  # no process reads the log
     with demo() as banner, prometheus(), sync_playwright() as driver:
         key = re.search(r"sb_publishable_\S+", banner)

@@ -1,4 +1,4 @@
-"""Endpoints with two weeks of deliveries in the demo, for the pictures of the console."""
+"""Endpoints with two weeks of deliveries in the demo, for screenshots of the console."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ENDPOINTS = (
             "v1.project.backup.started",
         ),
     ),
-    ("https://chat.acme.example/incoming/8f3b2c", "Chat of the operators", ("v1.project.paused",)),
+    ("https://chat.acme.example/incoming/8f3b2c", "Operators' chat", ("v1.project.paused",)),
 )
 
 
 def fill(address: str, banner: str) -> str:
-    """Create the endpoints and deliveries, and return the token of the demo's webhooks.
+    """Create the endpoints and deliveries, and return the demo's webhooks token.
 
     :param address: URL of the demo.
     :param banner: output of the demo.
@@ -61,7 +61,7 @@ def fill(address: str, banner: str) -> str:
 
 
 def session(token: str) -> str:
-    """Return a script that signs in to the console's page Webhooks."""
+    """Return a script that signs in to the console's Webhooks page."""
     signed_in = {
         "token": token,
         "organization": ORGANIZATION,

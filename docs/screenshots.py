@@ -74,7 +74,7 @@ def run_query(page: Page) -> None:
 
 
 def show_statistics(page: Page) -> None:
-    """Show the charts of webhooks."""
+    """Show the charts on the Webhooks page."""
     page.get_by_role("button", name="Statistics").click()
     page.get_by_role("figure", name="Latency").locator("circle").first.wait_for()
     page.mouse.move(0, 0)
@@ -123,7 +123,7 @@ def show_table(page: Page) -> None:
 
 
 def wait_for_health(page: Page) -> None:
-    """Wait for the report, and show the advisor's finding."""
+    """Wait for the health report, and show the advisor's finding."""
     page.get_by_text("Ready", exact=True).wait_for()
     page.get_by_text("Table without row level security").click()
     page.get_by_role("main").evaluate("main => main.scrollTo(0, 0)")
@@ -137,14 +137,14 @@ PREPARATIONS = {
     "webhooks": show_statistics,
     "health": wait_for_health,
 }
-"""Actions on a page before its picture is taken."""
+"""Actions on a page before its first screenshot."""
 
 FURTHER = {"webhooks": {"delivery": show_delivery}}
-"""Actions on a page before further pictures of it, by the name of the picture."""
+"""Actions on a page before each further screenshot, by the names of the page and the screenshot."""
 
 
 AS_SERVICE = ("rows", "schema", "health")
-"""Pages to show as ``service_role``, because it sees the most on them."""
+"""Pages to show as ``service_role``, because other roles see less of them."""
 
 
 def hide_tour(route: Route) -> None:
@@ -165,7 +165,7 @@ def become_service(page: Page, banner: str) -> None:
 
 
 def take(browser: Browser, theme: str, width: int, script: str, banner: str) -> None:
-    """Take pictures of every page in the navigation. ``script`` runs before each page loads."""
+    """Take screenshots of every page in the navigation. ``script`` runs before each page loads."""
     context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": WIDTHS[width]})  # type: ignore[arg-type]
     context.add_init_script(script)
     context.route("**/console/data/settings", hide_tour)
@@ -188,7 +188,6 @@ def take(browser: Browser, theme: str, width: int, script: str, banner: str) -> 
 
 
 def main() -> None:
-    """Take all pictures."""
     IMAGES.mkdir(exist_ok=True)
     with demo() as banner, sync_playwright() as driver:
         script = sample_webhooks.session(sample_webhooks.fill(ADDRESS, banner))
