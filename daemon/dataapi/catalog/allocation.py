@@ -1,7 +1,7 @@
 """Allocates unique names for a catalog's GraphQL types and root fields.
 
 See docs/reference/graphql.md, Name clashes between types. Names of tables are allocated before those of
-generated types. Types that features add come last, so that enabling a feature renames no other type.
+generated types. Types of optional features come last, so that enabling a feature renames no other type.
 """
 
 from __future__ import annotations

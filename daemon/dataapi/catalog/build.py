@@ -108,7 +108,7 @@ class _Builder:
             int(oid): (column or "", group) for oid, column, group in document.get("distribution", ())
         }
         self._schemas = {int(oid): name for oid, name, *_ in document.get("schemas", ())}
-        # Schema and names of the type's own operators, by type OID.
+        # Schema of a type, and names of the operators that its extension created with it, by type OID.
         self._operators = {
             int(row[0]): (row[1], frozenset(row[17] or ())) for row in document.get("types", ())
         }

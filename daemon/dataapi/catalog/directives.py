@@ -45,8 +45,8 @@ class SchemaDirectives:
 class DeclaredForeignKey:
     """A foreign key declared by a directive, usually for a view.
 
-    :ivar local_name: field on the foreign table's type, None for the usual name.
-    :ivar foreign_name: field on the declaring table's type, None for the usual name.
+    :ivar local_name: field on the foreign table's type, None for the default name.
+    :ivar foreign_name: field on the declaring table's type, None for the default name.
     """
 
     local_name: str | None

@@ -202,7 +202,7 @@ class Table:
 class ForeignKey:
     """A foreign key between two tables of the catalog.
 
-    A partition's copies of its parent's keys are omitted unless the parent is not exposed.
+    A key that a partition inherits is included only if the partitioned table is not exposed.
 
     :ivar unique: whether a unique key covers the referencing columns, so that the relationship is one-to-one.
     :ivar declared: whether a directive declares the key. Its name is then generated.
@@ -285,7 +285,7 @@ class Role:
 
     @property
     def forbidden_kind(self) -> str | None:
-        """Kind of this role if requests must not run as it, such as "a superuser", otherwise None."""
+        """Property that forbids requests to run as this role, such as "a superuser", or None."""
         if self.login:
             return "the login role of db-uri"
         return "a superuser" if self.superuser else None

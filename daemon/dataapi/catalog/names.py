@@ -138,7 +138,7 @@ def function_field(catalog: Catalog, function: Function) -> str:
 
 
 def relationship_field(catalog: Catalog, relationship: KeyRelationship) -> str:
-    """Return the requested field name of a relationship. Several relationships may request the same name.
+    """Return the preferred field name of a relationship. The names of several relationships may clash.
 
     A to-many relationship is named after the target table, with ``Collection``. A to-one relationship is
     named after its only column, minus the ending ``_id`` (with inflection) or ``Id`` (without inflection). If
@@ -208,9 +208,9 @@ class _RequestedNames:
 
 
 def _owners(requested: Sequence[tuple[Column | KeyRelationship | Function, str]]) -> dict[str, int]:
-    """Return the index of the candidate that owns each name.
+    """Return the index of the item that gets each requested name.
 
-    This is the last candidate, except that a function never replaces a column.
+    This is the last item that requests the name, except that a function never replaces a column.
     """
     columns = {name for item, name in requested if isinstance(item, Column)}
     return {
@@ -322,7 +322,7 @@ class CatalogNames:
     def _assign_names(
         self, requested: Sequence[tuple[Column | KeyRelationship | Function, str]]
     ) -> list[str]:
-        """Return a unique name for each candidate. The owner of a name gets the name unchanged."""
+        """Return a unique name for each item. ``_owners`` selects the items that keep the requested name."""
         owners = _owners(requested)
         used = {NODE_ID, *owners}
         names = []

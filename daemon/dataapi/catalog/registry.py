@@ -1,4 +1,4 @@
-"""Names of a GraphQL schema and their owners.
+"""Names in a GraphQL schema, and the tables, enums and functions that they belong to.
 
 ``allocation`` allocates all names up front. Other modules look names up here, and never parse them.
 """
@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 
 
 class TableType(StrEnum):
-    """Generated types of a table, by the suffix of their usual names."""
+    """Generated types of a table, by the suffix of their default names."""
 
     OBJECT = ""
     CONNECTION = "Connection"
@@ -57,7 +57,7 @@ class TableType(StrEnum):
 
 
 class EnumType(StrEnum):
-    """GraphQL types generated for a PostgreSQL enum. A value is the usual suffix of the type's name."""
+    """GraphQL types generated for a PostgreSQL enum. A value is the suffix of the type's default name."""
 
     ENUM = ""
     FILTER = "Filter"
@@ -83,7 +83,7 @@ FEATURE_OF_SHARED_TYPE = {
     "StringSearchFilter": "fullText",
     "TextSearch": "fullText",
 }
-"""Features that add a type once per schema, by the type's usual name."""
+"""Optional feature that adds the type to the schema, by the type's default name."""
 
 TypeOwner = tuple[int, TableType | EnumType]
 """OID of a table or an enum, and the kind of type generated for it."""
@@ -95,9 +95,9 @@ class NameRegistry:
 
     :ivar base_names: names of the object types of tables that have a key, and of enums, by OID. Tables and
         enums without a valid name are missing.
-    :ivar types: owners by type name, except for built-in types.
-    :ivar renamed: names of types whose usual name clashes.
-    :ivar shared: names of the types that features add once per schema, by usual name.
+    :ivar types: the table or enum that a type is generated for, by type name.
+    :ivar renamed: names of generated types whose default name is taken.
+    :ivar shared: names of the types in ``FEATURE_OF_SHARED_TYPE``, by default name.
     :ivar queries: ``Query`` fields of tables by name, with the table's OID.
     :ivar mutations: ``Mutation`` fields of tables by name, with the table's OID.
     :ivar functions: root fields of functions by function OID.

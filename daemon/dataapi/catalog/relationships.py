@@ -113,8 +113,8 @@ Relationship = KeyRelationship | JunctionRelationship | ComputedRelationship
 class Relationships:
     """Relationships of a catalog's tables, computed on first use.
 
-    :param views: whether to use the foreign keys that views derive from their underlying tables, instead of
-        declared foreign keys.
+    :param views: true to add the foreign keys that views inherit from their tables. False to add the foreign
+        keys that directives declare.
     """
 
     def __init__(self, catalog: Catalog, *, views: bool = False) -> None:

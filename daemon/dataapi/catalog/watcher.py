@@ -32,7 +32,7 @@ COMPARE_INTERVAL = 1.0
 POLL_INTERVAL = 10.0
 """Seconds between catalog comparisons while notifications cannot arrive.
 
-The pause after a comparison (``PAUSE_FACTOR``) is never longer.
+Also the maximum of the pause that ``PAUSE_FACTOR`` determines.
 """
 
 PAUSE_FACTOR = 50
@@ -64,7 +64,7 @@ def missing_trigger_note(channel: str) -> str:
 
 
 RELOAD_CONFIG = "reload config"
-"""Payload that also reloads the session settings of roles and the database."""
+"""Notification payload that reloads the catalog and the session settings of roles and the database."""
 
 _RELOADS = ("", "reload schema", RELOAD_CONFIG)
 _log = Logger(namespace="dataapi.catalog")
@@ -214,9 +214,9 @@ class CatalogWatcher:
         denied, self._denied = self._denied, set()
         for role, item in denied:
             known = self.current
-            assert known is not None, "access was denied by a catalog"
+            assert known is not None, "access is only denied after a catalog was loaded"
             if isinstance(item, Table) and known.tables.get(item.oid) is not item:
-                continue  # denied by an older catalog: the request is retried with the current one
+                continue  # denied under an older catalog: the request is retried with the current one
             try:
                 newer = await regrant(self._fetch, known, role, item)
             except ApiError as error:

@@ -194,7 +194,7 @@ class ProtocolCancel:
             raise ConnectionFailed(_NO_RESPONSE)
 
     async def terminate(self, connection: Connection) -> None:
-        """Do nothing. Through a pooler, closing the connection is the strongest method."""
+        """Do nothing, because no request can terminate the server process behind a pooler."""
 
     def close(self) -> None:
         pass

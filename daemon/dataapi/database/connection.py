@@ -120,7 +120,7 @@ class Connection:
     :ivar on_lost: called once when the connection is lost, but not after ``close``.
     :ivar on_notify: called with the channel and payload of each notification.
     :ivar responses: number of messages that the server has responded to.
-    :ivar server: libpq's parameters for this server, in any role.
+    :ivar server: libpq's parameters for this server, without ``target_session_attrs``.
     :ivar pooled: whether the connection goes through a pooler, which reports fake process IDs.
     :ivar altered: whether a function has changed the encoding or the login role, see ``clean``.
     :ivar in_progress: sent messages without a complete response, including those whose callers have gone.

@@ -25,7 +25,7 @@ class Connector:
     :param make: returns a new session that is not connected.
     :param opened: receives each connected session.
     :param failed: called when an attempt has failed and the next attempt is scheduled.
-    :param grow: called after each attempt, and when the next attempt is due. It must call ``open``.
+    :param grow: calls ``open`` if connections are missing. Called after each attempt and when a retry is due.
     :ivar trouble: why the last attempt failed, or None.
     """
 

@@ -49,7 +49,7 @@ class PostgreSQLNotFound(Exception):
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """Return the best installation: the newest one in the Python wheel, or the system's.
+    """Return the newest PostgreSQL of the extra ``dataapi[embedded]``, or else the system's.
 
     :param major: version of an existing data directory, None for any.
     :raises PostgreSQLNotFound: if there is no such installation.

@@ -31,7 +31,7 @@ _MAX_CONNECTIONS = 2
 
 _MAX_IN_PROGRESS = 24
 _MAX_WAIT = 0.25
-"""Seconds that a message waits while the express lane is full, before it uses its own connection."""
+"""Maximum number of seconds that a message waits for a shared connection."""
 
 _LIMIT = re.compile(r"\s*(\d{1,15})\s*(us|ms|s|min|h|d)?\s*", re.ASCII)
 _MILLISECONDS = {"us": 0.001, "ms": 1.0, "s": 1e3, "min": 6e4, "h": 3.6e6, "d": 8.64e7}
@@ -48,12 +48,12 @@ class LaneFigures(NamedTuple):
 class ExpressLane:
     """Runs short messages on shared connections of a pool.
 
-    A connection is shared while messages are in progress, and then returned to the pool. Unless ``always`` is
-    set, a message uses the express lane only while other messages are in progress.
+    A connection is shared while messages are in progress, and then returned to the pool.
 
-    :param always: whether to share connections among statements that are not known to be short.
+    :param always: whether to also run statements that are not known to be short, and messages that arrive
+        while no other message is in progress.
     :param outdated: connections that must not be used for further messages.
-    :ivar queue: messages that wait because the express lane is full.
+    :ivar queue: messages that wait for a shared connection.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ExpressLane:
         self._sessions: list[Session] = []
 
     def resize(self, size: int) -> None:
-        """Set the pool's size. Unless ``always`` is true, one of its connections is never shared."""
+        """Set the pool's size. One connection is never shared unless the lane was created with ``always``."""
         self._size = min(_MAX_CONNECTIONS, size if self._always else size - 1)
 
     def stop(self) -> None:
@@ -106,7 +106,7 @@ class ExpressLane:
         return timeout is None or _exceeds_limit(timeout)
 
     async def run(self, message: Message, *, anonymous: bool) -> Rows:
-        """Run an accepted message. Raises the errors of ``Pool.run``.
+        """Run a message for which ``accepts`` is true. Raises the errors of ``Pool.run``.
 
         :raises NeedsOwnConnection: if the message had no effect and must run on its own connection.
         """

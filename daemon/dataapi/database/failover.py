@@ -111,7 +111,7 @@ class FailoverWatch:
         if primary.lost:
             self._connection = rival
         else:
-            # If servers have no timelines, several servers may be primaries.
+            # PostgreSQL-compatible servers without timelines may have several primaries.
             rival.close()
 
     def _leave_old_primary(self) -> None:

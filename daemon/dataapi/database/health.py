@@ -167,7 +167,7 @@ class Liveness:
         if alive:
             self._release(session)
             if self._idle and self._idle[-1] is session:
-                # The pool uses its last idle connection first. A probe must not move a connection there.
+                # ``_release`` has appended the session, so the pool would use it first.
                 self._idle.insert(0, self._idle.pop())
         else:
             self._replace(session)

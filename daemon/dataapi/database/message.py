@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SHORT = 0.002
-"""Maximum time of a short statement on its own connection, in seconds."""
+"""Maximum time of a short statement on an unshared connection, in seconds."""
 
 _MAX_AVERAGE = 2 * SHORT
 """Maximum average time of a short statement on shared connections, in seconds.
@@ -28,7 +28,7 @@ The time includes the wait until the daemon reads results.
 """
 
 _MAX_COUNTED = 0.01
-"""Maximum time to count for one execution, in seconds. A busy machine can interrupt any execution."""
+"""Limit of one execution's time in the average, in seconds. A busy machine can delay any execution."""
 
 _MAX_RESULT = 8_192
 """Maximum length of a short statement's result, in bytes or characters.
@@ -186,9 +186,10 @@ class Defaults:
         return (*settings, *sql_text.OWN_SETTINGS)
 
     def begin_session(self) -> Defaults:
-        """Return the defaults for sessions that already start with these settings.
+        """Return the defaults for sessions that start with ``settings``, so that messages do not repeat them.
 
-        ``DateStyle`` is excluded, because it would change the order of day and month.
+        Messages still set ``DateStyle``, because a session that starts with it would change the order of day
+        and month.
         """
         begun = {name: value for name, value in self.settings if name != "DateStyle" and value.isascii()}
         rest = tuple([each for each in self.settings if each[0] not in begun])

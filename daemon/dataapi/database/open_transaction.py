@@ -161,14 +161,13 @@ select case when not pg_catalog.pg_is_in_recovery() then ('x' {CONCATENATE} pg_c
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint
     {CONCATENATE} ':' {CONCATENATE} pg_catalog.pg_current_wal_insert_lsn() end
 """
-"""Query that returns the WAL position after all earlier commits, or NULL on a standby."""
+"""Query that returns the timeline and the WAL insert position as ``timeline:lsn``, NULL on a standby."""
 
 
 async def written_position(connection: Connection) -> str:
-    """Return the WAL position after all earlier commits, "" if unknown.
+    """Return the server's current WAL position after a commit, "" if unknown.
 
-    The position is only known after the transaction, so the query is a separate message. Its errors are
-    ignored, because the transaction is already committed.
+    Errors are ignored, because the transaction is already committed.
     """
     try:
         [(position,)] = await connection.query(POSITION)

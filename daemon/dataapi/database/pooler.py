@@ -98,8 +98,8 @@ class StepRunner(Protocol):
 async def supports_prepared(connection: StepRunner) -> bool:
     """Whether a pooler makes the connection's prepared statements available on any server process.
 
-    Such a pooler renames statements. If the server has a statement with our name, the pooler only forwarded
-    it. Return False if unknown.
+    Such a pooler renames prepared statements, so the server process has no statement with the name that this
+    function prepares. Return False if the pooler rejects prepared statements.
 
     :raises psycopg.Error: if the connection fails.
     :raises ConnectionFailed: if the connection is lost.
@@ -110,7 +110,7 @@ async def supports_prepared(connection: StepRunner) -> bool:
         f" where not from_sql and name {EQUAL} $1"
     ).encode()
     prepared = Prepared(name, query)
-    # The process stays the same until the transaction ends.
+    # A pooler does not switch to another server process within a transaction.
     await connection.send([Step(b"begin")])
     try:
         [(is_forwarded,)] = await connection.send([Step(query, [name], None, prepared)])

@@ -71,7 +71,7 @@ class PrimaryProgress:
 
     def record(self, position: int, now: float) -> None:
         if self._history and position < self._history[-1][1]:
-            # Another server has become the primary, starting from an earlier position.
+            # The new primary was promoted before it had received all WAL of the old primary.
             self._history.clear()
         if self._history and position == self._history[-1][1]:
             self._history.pop()

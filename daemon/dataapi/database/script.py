@@ -53,7 +53,9 @@ class ScriptError(Exception):
 
 
 async def run_script(uri: str, text: str) -> Rows:
-    """Run SQL in a thread, as one transaction by default, and return the last statement's rows.
+    """Run SQL in a thread, and return the last statement's rows.
+
+    The SQL is one transaction unless it contains statements such as ``commit``.
 
     :raises ScriptError: if a statement fails or the database cannot be reached.
     """

@@ -297,9 +297,9 @@ class Session:
         return rows
 
     def _idle_share(self, now: float) -> float:
-        """Return the fraction of recent time in which this thread was idle. Measuring it is expensive.
+        """Return the fraction of recent time in which this thread was idle.
 
-        While the daemon is busy, results wait to be read, so a long time does not indicate a long statement.
+        While this thread is busy, results wait to be read, so measured times are longer than the executions.
         """
         before, used_before, share = self._idle
         if now - before > _IDLE_INTERVAL:
@@ -309,9 +309,9 @@ class Session:
         return share
 
     def _check_retry(self, message: Message, error: BaseException, began: float) -> None:
-        """Raise ``NeedsOwnConnection`` if running a message on its own connection is safe and useful.
+        """Raise ``NeedsOwnConnection`` if the failed message may succeed on its own connection.
 
-        :raises DatabaseUnavailable: if a write took effect on an altered connection.
+        :raises DatabaseUnavailable: if the message took effect and may have written data.
         """
         if isinstance(error, ConnectionAltered):
             if error.done and not message.read_only:

@@ -193,8 +193,8 @@ def _evaluate(calls: Sequence[str], guard: str = "") -> str:
     return f"select where {evaluation}"
 
 
-LEFTOVERS = f"{ERROR_MARKER}the transaction began with settings that were left for the session: "
-"""Prefix of the invalid boolean that PostgreSQL's error quotes if the guard is false."""
+LEFTOVERS = f"{ERROR_MARKER}the transaction began with session settings of an earlier transaction: "
+"""Text in PostgreSQL's error message if the condition of ``_guard`` is false."""
 
 
 def _guard(*, read_only: bool) -> str:

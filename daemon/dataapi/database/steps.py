@@ -41,7 +41,7 @@ class _BytesLoader(Loader):
 
 
 class _HexDumper(Dumper):
-    """Writes bytes as hex. libpq would use the format of the connection that was opened last."""
+    """Writes bytes in hex format. libpq would choose the format for the connection that was opened last."""
 
     oid = psycopg.adapters.types["bytea"].oid
 
@@ -151,10 +151,9 @@ class Prepared:
 class Step(NamedTuple):
     """A statement to run.
 
-    :ivar values: values in text format, with None for NULL. None instead of a list if there are no values.
+    :ivar values: values in text format, with None for NULL.
     :ivar types: OIDs of the values' types. PostgreSQL infers types that are 0 or missing.
-    :ivar prepared: the prepared statement to use. If ``values`` is None, the statement is only prepared, not
-        run.
+    :ivar prepared: the prepared statement to use. If ``values`` is None, it is prepared without being run.
     """
 
     text: bytes
@@ -246,7 +245,7 @@ _RESET = Statement("reset all", ())
 _UNDO = [BEGIN, Step(_RESET.text.encode()), *COMMITTING]
 """Resets session settings in a separate transaction.
 
-Defaults such as ``default_transaction_read_only`` apply when a transaction begins.
+Defaults such as ``default_transaction_read_only`` only affect transactions that begin after the reset.
 """
 
 
@@ -256,10 +255,10 @@ class Composer:
     A message that is a complete transaction starts with ``reset all``, to discard session settings of the
     previous message before setting the role. This is too late for transaction defaults, because PostgreSQL
     has already applied them. So the setup statement fails if the defaults do not match (see
-    ``errors.has_leftover_settings``), and the message is sent again with ``repeated``.
+    ``errors.has_leftover_settings``), and the caller composes the message again with ``repeated=True``.
 
     :param prepared: prepared statements, None to prepare none.
-    :cvar blocked: whether each message is an explicit transaction block. The sender ends it.
+    :cvar blocked: whether ``compose`` begins a transaction block that the caller must end.
     """
 
     blocked = False
@@ -271,7 +270,9 @@ class Composer:
     def compose(
         self, message: Message, comment: str = "", *, repeated: bool = False, time_limit: int | None = None
     ) -> list[Step]:
-        """Return the steps of a message that is a complete transaction, or an open one with ``rollback``.
+        """Return the steps of a message that is a whole transaction.
+
+        The caller must end the transaction if ``isolation``, ``rollback`` or ``blocked`` is set.
 
         :param comment: prefix of the statements. Statements with a comment are not prepared.
         :param repeated: whether the message is sent again after an error.

@@ -23,7 +23,8 @@ class Lineage:
     timeline: int
 
 
-# The name of a WAL file starts with the timeline. Standbys return no row, because we never write to them.
+# The name of a WAL file starts with the timeline. The query returns a row only on primaries, to detect
+# old ones.
 PRIMARY_LINEAGE = f"""
 select system_identifier, ('x' {CONCATENATE} pg_catalog.substr(
     pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint

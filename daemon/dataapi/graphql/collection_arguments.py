@@ -26,8 +26,8 @@ from dataapi.sql.algebra import (
 class Page:
     """The page of a collection's rows that the arguments describe.
 
-    ``position`` is where the page starts in the direction of paging. ``rows`` include the rows before
-    ``position``.
+    ``rows`` describes all rows of the collection, before ``position`` is applied. ``position`` is the cursor
+    after which the page starts, or before which it ends if ``backward``.
     """
 
     rows: Rows

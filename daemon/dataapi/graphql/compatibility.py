@@ -21,7 +21,7 @@ from dataapi.graphql.input_values import InputMembers, Literal, LiteralReading, 
 from dataapi.graphql.schema.shared_types import nullable
 
 _SEPARATOR = ":"
-"""Separates a variable's name from the number of its type, if it has several types.
+"""Separates a variable's name from the number that is added if the variable has several types.
 
 Names in documents cannot contain this character.
 """
@@ -41,8 +41,8 @@ class _Uses:
 class AdaptedDocument:
     """A document ready to be validated and compiled.
 
-    :ivar literals: the arguments of fields and directives, by offset in the text.
-    :ivar parameters: the names of parameters for literals and aliases, by offset in the text.
+    :ivar literals: the arguments of each field and directive, by its offset in the text.
+    :ivar parameters: the names of the parameters that replace literals and aliases, by offset in the text.
     :ivar literal_types: the types of extracted literals, by parameter name.
     :ivar merges: whether some fields with arguments have the same response key. If they are merged, their
         literals must be equal.
@@ -87,7 +87,7 @@ def adapt(
     Unless ``strict`` is true, its operations declare no variables, so no rules on declarations apply. Unknown
     arguments, and arguments of unknown fields, are ignored, because validation reports them.
 
-    :param parameters: the names of parameters for literals and aliases, by offset in the text.
+    :param parameters: the names of the parameters that replace literals and aliases, by offset in the text.
     :param strict: whether to keep the declarations and types of variables, and unused fragments.
     :raises GraphQLError: an operation declares a variable twice.
     """

@@ -205,8 +205,8 @@ class Compiler:
     ) -> Object:
         """Return the output of an object with its selected fields.
 
-        :param in_list: whether the object is a list item. Error paths then point to the first item, because
-            errors do not depend on the row.
+        :param in_list: whether the object is a list item. If so, paths of errors contain the index 0, because
+            compilation errors concern all items.
         """
         self._objects += 1
         if self._objects > MAX_OBJECTS:
@@ -242,7 +242,7 @@ class Compiler:
                 return Value(ComputedValue(function), mapping.form, mapping.labels)
             case RelatedField() as related:
                 return self._related(view, related, nodes)
-            case None:  # nodeId, the only other field that validation allows
+            case None:  # nodeId: validation has rejected unknown fields
                 return NodeId(view.table.schema, view.table.name, view.key)
 
     def _related(self, view: TableView, related: RelatedField, nodes: list[FieldNode]) -> Output:

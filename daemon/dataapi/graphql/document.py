@@ -267,9 +267,9 @@ class Document:
 
 
 def _shared(node: DocumentNode, schema: RoleSchema, extracted: ExtractedParameters) -> AdaptedDocument | None:
-    """Return a valid document with parameters for literals and aliases, None if it cannot be shared.
+    """Return a valid document with parameters for literals and aliases.
 
-    Fields that are merged must have equal literals, and parameters cannot guarantee that.
+    Return None if fields may be merged: their literals must be equal, and parameters cannot guarantee that.
     """
     adapted = adapt(node, schema.schema, extracted.names_by_offset, strict=schema.strict)
     if adapted.merges:

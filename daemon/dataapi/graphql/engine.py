@@ -63,7 +63,7 @@ class RequestAttempt(NamedTuple):
 
 
 class TryAgain(Exception):
-    """Raised to retry a request with another attempt."""
+    """Raised if the request must be executed again, as described by ``attempt``."""
 
     def __init__(self, attempt: RequestAttempt) -> None:
         super().__init__()
@@ -134,12 +134,12 @@ class Engine:
     async def execute(self, request: GraphQLRequest, caller: Caller, http: Request) -> GraphQLResponse:
         """Return the response to a request.
 
-        A request that had no effect is retried at most once for each of these reasons. After a retry with a
-        newer catalog, it may be retried again for the other two reasons:
+        A request that had no effect is retried at most once for each of these reasons:
 
-        - A name or type is unknown, and a newer catalog may have it.
+        - A name or type is unknown, and the catalog was outdated. Afterwards, each of the other reasons may
+          lead to another retry.
         - An error lacks a location, because requests with different literals share the document.
-        - Values of some fields of a query cannot be bound. The other fields are executed.
+        - Values of some fields of a query cannot be bound. The retry executes the remaining fields.
 
         :raises ApiError: the database is unavailable, or the role does not exist.
         """

@@ -258,7 +258,7 @@ class LazySchema(gql.GraphQLSchema):
         self, query: gql.GraphQLObjectType, types: LazyMap[gql.GraphQLNamedType], subscription: str | None
     ) -> None:
         super().__init__(assume_valid=True)
-        del self.mutation_type, self.subscription_type  # instance attributes would hide the properties below
+        del self.mutation_type, self.subscription_type  # they would hide the cached properties below
         self.query_type = query
         self._subscription = subscription
         self.type_map = types  # type: ignore[assignment]  # graphql-core only changes it while building the schema

@@ -97,7 +97,8 @@ _Node = TypeVar("_Node", bound=gql.Node)
 class LiteralReading:
     """State of a pass over literals.
 
-    :ivar certain: False if graphql-core may reject valid literals, such as objects with duplicate members.
+    :ivar certain: False if graphql-core must check the literals too, because this pass does not detect every
+        error, such as duplicate members of an object.
     :ivar enum_strings: the offsets of strings that stand for enum values.
     """
 
@@ -270,8 +271,8 @@ class _ObjectInput(InputType):
 class _ListInput(InputType):
     """Reads lists.
 
-    A list of leaves is bound as one array. If the values are enums that determine the plan, its shape is a
-    tuple of the values, otherwise True.
+    A list of leaves is bound as one array. The list's shape is True, or the tuple of its values if they are
+    enum values that determine the plan.
     """
 
     def __init__(self, type_: gql.GraphQLList[Any]) -> None:

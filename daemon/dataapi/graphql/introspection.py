@@ -51,8 +51,8 @@ class Introspection:
 
         :raises GraphQLError: the operation resolves too many fields.
         """
-        # Introspection fields have only Boolean and String arguments. Variables of other types belong to
-        # other fields. Introspection may even hide these types.
+        # Introspection fields have only Boolean and String arguments, so they cannot use other variables. The
+        # introspection schema may lack the types of these variables.
         own_variables = [
             each for each in operation.variables() if each.type in (gql.GraphQLBoolean, gql.GraphQLString)
         ]

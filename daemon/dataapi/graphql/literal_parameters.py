@@ -31,7 +31,7 @@ _TOKEN = re.compile(
 INTROSPECTING = re.compile(r"__(?:type|schema)\b")
 """Matches text that may be an introspection field."""
 _MARK = "\0"
-"""Marks an alias in a shape. Documents whose text contains this character are not shared."""
+"""Marks an alias's placeholder. Texts that contain this character keep their literals and aliases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ExtractedParameters:
 
 
 def extract_parameters(text: str) -> ExtractedParameters | None:
-    """Return a text without its literals and aliases, None if there are none or the text cannot be shared."""
+    """Extract a text's literals and aliases. Return None if it has none or they must stay in the text."""
     extraction = _Extraction()
     shape = _TOKEN.sub(extraction.replaced, text)
     if not extraction.aliases.keys().isdisjoint(extraction.names):

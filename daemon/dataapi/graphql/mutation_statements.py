@@ -1,16 +1,15 @@
 """The statements of mutations. They change rows and return the response.
 
 If only columns of the changed rows are selected, one statement is enough: it changes the rows and computes
-the response from ``returning``. All parts of a statement see the same snapshot, so it would read related rows
-as they were before the change. If relationships are selected, a second statement in the same message reads
-the rows by their keys.
+the response from ``returning``. If relationships are selected, a second statement in the same message reads
+the rows by their keys. The first statement would read related rows as they were before the change.
 
-Deleted rows are returned with their relationships from before the delete. VOLATILE functions do not use the
-statement's snapshot, so records that call them are computed before any row is deleted.
+Deleted rows are returned with their relationships from before the delete. A VOLATILE function does not use
+the statement's snapshot, so it is called for all rows to delete before the first one is deleted.
 
-A VOLATILE function that returns rows is called once, by its own statement. If the calling statement also
-selected a page, a count or relationships, it would call the function again and see related rows from before
-the call.
+A VOLATILE function that returns rows is called by a statement of its own. A statement that also selected a
+page, a count or relationships would call the function several times, and would read related rows as they were
+before the call.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def _in_one(
     if writer.volatile and isinstance(step.mutation, Delete):
         return (_read_before(dialect, number, step, step.mutation),)
     change = dialect.mutation_sql(writer, MutationPart(step.mutation, changed, row, number, step.output))
-    # ``having`` makes this an aggregate query. It returns one row even if the response requests no records.
+    # ``having`` makes this an aggregate query, so it returns one row even if no aggregate is selected.
     source = f"{changed} as {row.alias}{''.join(records.joins)} having true"
     guarded = _guarded_json(writer, number, step, count, response)
     return *change.before, UnfinishedStatement(

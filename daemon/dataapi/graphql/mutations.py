@@ -191,7 +191,7 @@ def _check_free(view: TableView, values: InputObject, columns: set[str], related
 
 
 def _batch(view: TableView, objects: InputLeaf) -> JsonRows:
-    assert isinstance(objects.shape, UniformRows), "lists of other shapes are not bound as a batch"
+    assert isinstance(objects.shape, UniformRows), "all objects of a batch have the same members"
     fields = [field for field in view.insertable if field.name in objects.shape.members]
     source = BatchSource(objects, tuple((field.name, field.mapping) for field in fields))
     columns = tuple(_json_column(view, field, str(index)) for index, field in enumerate(fields))

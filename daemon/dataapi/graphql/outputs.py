@@ -134,7 +134,7 @@ class PageInfoField(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PageInfo(InnerOutput):
-    """The value of a field of ``pageInfo``."""
+    """The output of one field of ``pageInfo``."""
 
     field: PageInfoField
 
@@ -167,10 +167,10 @@ class Groups(InnerOutput):
 class ConnectionOutput(Output):
     """A page of rows and its page information.
 
-    :ivar rows: the matching rows in forward order, without the restriction to ``position``.
-    :ivar position: the position after which the page starts in the direction of paging. For a backward page,
-        the terms of its order are reversed.
-    :ivar backward: whether the page has the last rows (``last`` or ``before``).
+    :ivar rows: all rows of the collection in forward order, before ``position`` is applied.
+    :ivar position: the cursor after which a forward page starts, or before which a backward page ends. For a
+        backward page, its order terms are reversed.
+    :ivar backward: whether the page ends before ``position`` or at the last row (``last`` or ``before``).
     """
 
     rows: Rows
@@ -301,7 +301,7 @@ class _ConnectionWriter:
         row = Row(self._writer.alias(), self._rows.table)
         inner = output.json(self._writer, row)
         source = source_sql(self._writer, self._rows, row, self._parent)
-        # With ``having``, the query returns one row even if only type names are selected.
+        # ``having`` makes this an aggregate query, so it returns one row even if no aggregate is selected.
         return (JsonQuery(inner, f"{source} having true"),)
 
     def _groups_json(self, groups: Groups) -> Json:

@@ -28,7 +28,7 @@ from dataapi.sql.outputs import Key, Null, Object, Output, Text
 from dataapi.sql.statement import Compiled
 
 PLAN = 600
-"""Approximate size of a plan without its statements and their sources, in bytes."""
+"""Approximate size of a plan without its statements and constants, in bytes."""
 INTROSPECTION = frozenset({"__schema", "__type"})
 
 
@@ -230,7 +230,7 @@ def _field_output(compiler: Compiler, nodes: list[FieldNode]) -> Output:
             return function_output(compiler, function, nodes, arguments)
         case None if name == "node":
             return compiler.node(nodes, as_leaf(arguments["nodeId"]))
-        case None:  # heartbeat, the only other field that validation allows
+        case None:  # heartbeat: validation has rejected unknown fields
             return CurrentTime()
 
 

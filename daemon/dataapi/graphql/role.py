@@ -45,7 +45,7 @@ class PreparedDocument:
 
     @property
     def weight(self) -> int:
-        """The approximate size in bytes, including the document in case no other cache contains it."""
+        """The approximate size in bytes, including the document, because other caches may not contain it."""
         return self.document.weight + 2 * len(self.document.text) + 150 * len(self.parameters.values)
 
 

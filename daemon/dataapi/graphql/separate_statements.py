@@ -93,7 +93,7 @@ def compile_separately(
     return tuple(fields)
 
 
-# ---------------------------------------------------------------- rows that are read again
+# ---------------------------------------------------------------- changed rows, read again by their keys
 
 _COUNT, _IDENTITIES, _KEYS = 0, 1, 2
 """Indexes of returned columns: number of changed rows, their identities, first of the key columns."""
@@ -119,9 +119,9 @@ def _identity_sql(keys: list[str]) -> str:
 
 
 def _read(dialect: Dialect, step: MutationStep) -> Compiled:
-    """Return the statement that reads the rows with the returned keys, in the order of the mutation.
+    """Return the statement that reads the changed rows by their keys, in the order of the mutation.
 
-    Each server computes the records of its own rows, because Citus cannot compute them from collected rows.
+    Each server computes the JSON of its own rows. Citus cannot compute it from rows of several servers.
     """
     writer = dialect.writer()
     table, tenant = step.mutation.table, tenant_in(step.mutation)

@@ -119,7 +119,7 @@ Variables = Mapping[str, Any]
 """Coerced variables of a request and parameters of its document, by name."""
 ResponsePath = tuple[str | int, ...]
 Shape: TypeAlias = Hashable
-"""The part of a value that determines the plan."""
+"""The features of an argument's value that its query plan depends on, such as an input object's members."""
 
 
 @dataclass(frozen=True, slots=True)

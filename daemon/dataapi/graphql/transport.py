@@ -142,7 +142,7 @@ def media_type_of(request: Request) -> str:
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser opens the URL: a GET for HTML that contains no GraphQL document."""
+    """Whether a browser opens the URL: a GET or HEAD for HTML, without a document in the query string."""
     return (
         request.method in ("GET", "HEAD")
         and "text/html" in request.headers.get("accept", "")
@@ -163,10 +163,10 @@ def _body(response: GraphQLResponse) -> bytes:
 
 @lru_cache(maxsize=256)
 def _acceptable_type(accept: str | None) -> str | None:
-    """Return the best media type for an ``Accept`` header, None if neither type is acceptable.
+    """Return the better of the two ``_OFFERS`` for an ``Accept`` header, None if neither is acceptable.
 
-    The most specific matching range determines the quality of a type (RFC 9110, section 12.5.1). If both
-    types have the same quality, the type of the earlier range wins.
+    The most specific matching range determines the weight of an offer (RFC 9110, section 12.5.1). If the
+    weights are equal, the offer with the earlier range wins.
     """
     if accept is None or not accept.strip():
         return JSON

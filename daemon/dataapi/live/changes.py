@@ -1,6 +1,7 @@
 """Detects whether the database may have changed, with one cheap query.
 
-The query does not detect data that changes without a transaction. ``untracked.sql`` lists such data.
+The query does not detect results that change without a commit. ``untracked.sql`` lists the tables, views and
+functions that may return such results.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ UNKNOWN = DatabaseState(None)
 class Changes:
     """Checks one database for changes.
 
-    :param replicated: whether replicas serve reads, so that positions are needed.
-    :ivar untracked: names of tables, views and functions whose data changes without a transaction.
+    :param replicated: whether replicas serve reads, so that states need a WAL position.
+    :ivar untracked: names of tables, views and functions whose results can change without a commit.
     """
 
     def __init__(self, fetch: Fetch, catalog: Callable[[], Catalog | None], *, replicated: bool) -> None:

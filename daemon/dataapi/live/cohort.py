@@ -119,14 +119,14 @@ class Cohort:
                 del self.callers[subscriber.caller]
 
     def changes_without_transaction(self, untracked: Iterable[str]) -> bool:
-        """Whether the result may change without a transaction.
+        """Whether the result may change without a commit.
 
-        :param untracked: names of objects whose data may change without a transaction.
+        :param untracked: see ``Changes.untracked``.
         """
         return self._compares_time or (bool(self._text) and any(name in self._text for name in untracked))
 
     def mentions_any(self, names: Iterable[str]) -> bool:
-        # The text of the statements is unknown before the second execution.
+        # The request's first execution does not record the text of its statements.
         return not self._text or any(name in self._text for name in names)
 
     async def run(self, state: DatabaseState) -> bytes:

@@ -98,7 +98,7 @@ class LiveQueries:
 
     :param resize: sets the number of connections for live queries.
     :param now: returns the time in Unix seconds.
-    :param protocols: the protocols, created when the first request arrives.
+    :param protocols: the protocols of live queries, created on first use.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class LiveQueries:
             self._due.forget(caller)
 
     def connect(self, session: DrainableSession, caller: str) -> None:
-        """Count a session as a subscription of its current caller instead of a previous caller.
+        """Count a session as a subscription of ``caller``, and no longer of its previous caller.
 
         :raises ApiError: the daemon is shutting down, or the caller has too many subscriptions.
         """

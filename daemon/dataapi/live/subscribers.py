@@ -188,9 +188,9 @@ class Subscribers:
             self._has_room()
 
     def may_subscribe(self, caller: str) -> bool:
-        """Whether the caller may have another stream.
+        """Whether a caller may open another stream.
 
-        A caller with slow clients may use up to a quarter of the limit for unsent bytes.
+        A caller with slow clients may not if its unsent bytes exceed a quarter of ``MAX_UNSENT``.
         """
         self.make_room()
         if self.is_full:
@@ -200,7 +200,10 @@ class Subscribers:
         }
 
     def make_room(self) -> None:
-        """Disconnect slow clients while too many bytes are unsent, beginning with the caller that has most."""
+        """Disconnect slow clients while too many bytes are unsent.
+
+        The slow clients of the caller with the most unsent bytes come first.
+        """
         if not self.is_full:
             return
         slow: dict[str, list[Subscriber]] = {}

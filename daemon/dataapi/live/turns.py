@@ -68,7 +68,7 @@ class FairQueue(Generic[T]):
                 del self._queues[owner]
                 self._forget_if_idle(owner)
                 continue
-            if used < self._used[owner]:  # the owner was charged in the meantime
+            if used < self._used[owner]:  # ``charge`` has changed the owner's time
                 self._push(owner)
                 continue
             visited.append(owner)

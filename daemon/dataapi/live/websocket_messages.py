@@ -127,9 +127,9 @@ def result(body: bytes) -> bytes:
 
 
 def failure(response: bytes, status: int = 200) -> bytes:
-    """Return the last frame of an error message, given a GraphQL response without ``data``.
+    """Return the second frame of an error message, for a GraphQL response without ``data``.
 
-    For an authentication error, return the frame that closes the connection instead.
+    For an authentication error, return a frame that closes the connection instead.
     """
     members = json.loads(response)
     errors = members.get("errors") or [members]  # errors of API keys have only a message and a hint

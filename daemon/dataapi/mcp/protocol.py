@@ -60,7 +60,7 @@ class RpcRequest(NamedTuple):
 
     def error(self, code: int, message: str, data: Any = None) -> RpcError:
         status = 404 if code == METHOD_NOT_FOUND else 400
-        # Clients of the earlier revision expect the status 200 for method errors.
+        # With the revision ``INITIALIZED``, clients expect errors with the status 200.
         return RpcError(code, message, self.id, data, 200 if self.revision == INITIALIZED else status)
 
     def respond(self, members: str, code: str = "") -> Reply:

@@ -137,7 +137,7 @@ class ToolServer:
         return encode(described)
 
     async def _visible(self, http: Request, caller: Caller) -> RoleObjects:
-        """Return the objects that the caller's role may use, after the checks for every request."""
+        """Check the role, run the pre-request function, and return the objects that the role may use."""
         catalog = catalog_for(self._catalog(), caller)
         await self._transactions.assume(caller.role)
         await self._transactions.run_pre_request(catalog, http, caller)

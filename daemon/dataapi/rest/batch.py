@@ -27,7 +27,7 @@ _NOT_INHERITED = CONDITIONAL_HEADERS | {
 }
 """Headers that a request does not inherit from its batch, in addition to ``Content-*``."""
 _CALLER_HEADERS = frozenset({"apikey", "authorization", "cookie", "host", "x-request-id"})
-"""Headers that identify the caller. They are allowed only on the batch itself."""
+"""Headers that apply to the whole batch. They are not allowed on the requests in the batch."""
 
 
 def is_batch(request: Request) -> bool:

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from dataapi.rest.openapi.descriptions import Descriptions
 
 LONG_BODY = 20_000
-"""Size of a body in bytes above which it is parsed in a thread. Parsing the largest CSV can take a second."""
+"""Maximum bytes of a body that the reactor's thread parses. Parsing the largest CSV can take a second."""
 LONG_QUERY = 4_000
-"""Length of a query string above which it is parsed and planned in a thread."""
+"""Maximum length of a query string that the reactor's thread parses and plans."""
 LONG_BATCH = 2_000
-"""Size of a batch in bytes above which its requests are parsed and planned in a thread."""
+"""Maximum bytes of a batch whose requests the reactor's thread parses and plans."""
 LONG_NESTED = 2_000
-"""Size in bytes above which a body with related rows is planned in a thread."""
+"""Maximum bytes of a body with related rows that the reactor's thread plans."""
 
 _MAX_REPLANS = 2
 """Maximum number of times to replan a request: once for a new name, and once for a new privilege."""
@@ -183,7 +183,7 @@ class RestHandler:
         If the role cannot be assumed, PostgreSQL's error is raised.
         """
         await self._transactions.assume(caller.role)
-        assert catalog is not None, "only a loaded catalog can lack a role"
+        assert catalog is not None, "UnknownRole is only raised if a catalog is loaded"
         return catalog_for(await self._refresh(catalog), caller)
 
     async def _describe(self, http: Request, caller: Caller, request: ApiRequest, catalog: Catalog) -> Reply:

@@ -95,7 +95,7 @@ _JSON = frozenset({Form.ARRAY, Form.STRIPPED, Form.VALUE, Form.VALUES})
 def body_parts(writer: Writer, output: Output, source: RowSource, body: Body) -> tuple[str, str]:
     """Return the SQL of an aggregate that builds the body, and the ``from`` item with its rows.
 
-    :raises ApiError: PGRST127 (400) if the aggregate accepts any row type and a key cannot be a column name.
+    :raises ApiError: PGRST127 (400) if a ``HandlerBody`` cannot use the keys of ``output`` as column names.
     """
     if body in _JSON:
         json, item = json_rows(writer, output, source)

@@ -101,7 +101,7 @@ class Offers(NamedTuple):
     :ivar row_handlers: aggregates that the role may use. Aggregates for the rows of ``table`` take
         precedence.
     :ivar table: OID of the table whose whole rows are returned, 0 for other results.
-    :ivar raw: media types in which a function's value is returned unchanged, ``*/*`` for any.
+    :ivar raw: media types in which a scalar function's value is returned unchanged, ``*/*`` for any.
     :ivar lines: whether rows can be streamed.
     :ivar plans: whether plans are available (``db-plan-enabled``).
     """

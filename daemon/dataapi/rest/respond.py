@@ -27,7 +27,7 @@ from dataapi.sql.statement import violation_in
 VARY = ("Vary", f"Accept, Prefer, Range, {CALLER_VARY}")
 
 LARGEST_TAGGED = 1 << 20
-"""Size of a body in bytes above which a response has no entity tag. Hashing takes 1 to 3 ms per MiB."""
+"""Maximum size of a body with an entity tag, in bytes. Hashing takes 1 to 3 ms per MiB."""
 _REDIRECTION = 300
 _OF_CONTENT = frozenset({"content-type", "content-range", "content-profile"})
 """Headers that a 304 omits, because they describe the body that the client already has."""
@@ -237,7 +237,7 @@ def unsupported(method: str, *headers: tuple[str, str]) -> ApiError:
 def client_error(error: ApiError) -> ApiError:
     """Return a database error in the form that clients see.
 
-    A guard's error gets the guard's error code.
+    An error that a ``Guard`` raises becomes the ``ApiError`` for the guard's reason.
     """
     if error.code == _UNDEFINED_FUNCTION:
         # Omit the schema, because only our SQL qualifies functions and operators.

@@ -94,7 +94,7 @@ def compile_result(
     A volatile function is called exactly once.
 
     :param output: a ``Record`` of each row, or a function's value (``ColumnRef(SCALAR)``).
-    :param bound: a ``bigint`` parameter, for ``Total.BOUNDED``.
+    :param bound: ``bigint`` parameter with the limit of ``Total.BOUNDED``.
     :param max_bytes: maximum size of the body in bytes. A larger body raises ``TOO_LARGE`` with its size.
     """
     writer = dialect.writer()
@@ -157,7 +157,7 @@ def compile_lines(
 ) -> Compiled:
     """Return a statement whose rows are the lines of a streamed response.
 
-    :param form: ``ARRAY`` or ``STRIPPED`` for JSON values, ``CSV`` for lines without newlines.
+    :param form: ``ARRAY`` or ``STRIPPED`` for JSON values, ``CSV`` for CSV lines.
     :param max_bytes: maximum size of a line in bytes. A larger line raises ``TOO_LARGE`` with its size.
     """
     writer = dialect.writer()

@@ -1,4 +1,4 @@
-"""Streams the rows of reads."""
+"""Streams result rows as CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def stream_rows(batches: RowBatches, *, prefix: bytes = b"") -> Stream:
 
 
 async def stream_json_lines(batches: RowBatches) -> Stream:
-    """Yield rows of one JSON value as lines.
+    """Yield the JSON value of each row as one line.
 
     PostgreSQL preserves newlines between the tokens of ``json`` values. They are replaced with spaces.
     """

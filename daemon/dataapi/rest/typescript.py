@@ -191,7 +191,7 @@ class _DatabaseTypes:
         return {_key(name): self._overloads(overloads[name]) for name in sorted(overloads)}
 
     def _overloads(self, functions: list[Function]) -> _Tree:
-        # The clients use the last overload for calls without arguments.
+        # For a call without arguments, the clients use the type of the last overload.
         functions.sort(key=lambda each: (_needs_no_arguments(each), self._signature(each)))
         entries: list[_Tree] = [self._function(each, functions) for each in functions]
         return entries[0] if len(entries) == 1 else _Union(entries)
@@ -231,7 +231,7 @@ class _DatabaseTypes:
 
     def _returned(self, function: Function) -> str:
         result = self._result(function)
-        # For a set of at most one row, the clients themselves add the array.
+        # The clients add ``[]`` to the type of a set of at most one row of a table.
         single = not function.returns_set or (function.returns_one_row and self._target(function) is not None)
         return result if single else _array(result)
 
@@ -278,7 +278,7 @@ class _DatabaseTypes:
     def _base(self, type_: Type) -> str:
         kind = _KINDS.get(json_type(type_.sql_name), "string")
         known = type_.schema == "pg_catalog" or type_.category == "S" or type_.name in _VECTORS
-        # Other extension types, such as hstore and geometry, may have a cast to JSON.
+        # An extension's type, such as hstore or geometry, may have a cast to JSON.
         return kind if known else "unknown"
 
     def _composite(self, type_: Type) -> str:

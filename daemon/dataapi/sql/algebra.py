@@ -1,8 +1,8 @@
 """The algebra that GraphQL and REST requests compile to: expressions, rows, orders and conditions.
 
-A front end turns a request into values of this module, ``outputs`` and ``mutations``. The other modules of
-this package turn these values into SQL. A value contains only catalog objects, constants and ``Parameter``s.
-Values from a request are always bound through a ``Parameter``.
+A front end turns a request into objects of the modules ``algebra``, ``outputs`` and ``mutations``. The other
+modules of this package turn these objects into SQL. They contain only catalog objects, constants and
+``Parameter``s. Values from a request are always bound through a ``Parameter``.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class OrderTerm:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Pairs of equal columns: a column of the current row, and a column of the enclosing row.
+    """Pairs of equal columns: a column of the current row, and a column of the outer query's row.
 
     ``schemas`` are the schemas of the equality operators, empty if all operators are PostgreSQL's own.
     """
@@ -202,7 +202,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """The junction table of a many-to-many relationship, joined to the enclosing and the current row."""
+    """The junction table of a many-to-many relationship.
+
+    ``near`` joins it to the row of the outer query, and ``far`` joins it to the related rows.
+    """
 
     table: Table
     near: Join
@@ -215,7 +218,7 @@ class CallArgument:
     """An argument of a function call.
 
     :ivar name: "" for the only argument of a function if that argument is unnamed.
-    :ivar value: None for NULL.
+    :ivar value: None for NULL, or for a member of ``FunctionCall.from_json``.
     :ivar composite: composite type to build from the value, which is JSON text. None for other types.
     :ivar variadic: whether the value is the array of a variadic function's last arguments.
     :ivar pairs: for a member of a JSON object, see ``JsonColumn.pairs``.
@@ -248,10 +251,10 @@ class JsonArguments:
 class FunctionCall:
     """A function call, used as a value or as rows.
 
-    :ivar of_row: whether the enclosing row is the first argument, as for computed fields and relationships.
+    :ivar of_row: whether the first argument is the row whose field or relationship the function computes.
     :ivar value_column: name of the only result column if the function returns single values, ``void`` or
         records without known columns. A NULL result is then a row too. "" if the rows have their own columns.
-    :ivar from_json: JSON object that contains the arguments whose value is None.
+    :ivar from_json: JSON object to read values from for arguments whose own ``value`` is None.
     :ivar null_as_row: whether a NULL of a composite type counts as a row of NULLs instead of no row.
     """
 
@@ -268,9 +271,9 @@ class Rows:
     """Rows of a table, or of a function that returns rows of a table.
 
     :ivar table: None for a function with its own result columns.
-    :ivar through: junction table to use instead of ``join``.
-    :ivar stored_in: setting of the transaction that contains the rows, None to read the table or call the
-        function.
+    :ivar join: columns that relate these rows to the row of the outer query.
+    :ivar through: junction table that relates these rows to the row of the outer query.
+    :ivar stored_in: transaction setting to read the rows from, None to read the table or call the function.
     :ivar unique: whether at most one row can match, so that no limit is needed.
     """
 

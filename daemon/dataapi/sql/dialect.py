@@ -23,9 +23,9 @@ from dataapi.sql.statement import Compiled, Guard, Row, Writer, compiled
 T = TypeVar("T")
 
 Check = Callable[[str, str, str], str]
-"""Returns SQL that evaluates to a value, or raises an error if the row count or body size is too large.
+"""Returns an SQL expression that raises an error if the row count or body size is too large.
 
-The arguments are SQL expressions: the body size, the row count, and the value to return.
+The arguments are SQL expressions: the body size, the row count, and the value if there is no error.
 """
 
 
@@ -50,7 +50,7 @@ class MutationPart:
     """A mutation within a statement.
 
     :ivar name: name of the ``with`` query that returns the changed rows.
-    :ivar row: row whose referenced columns the query must return.
+    :ivar row: the changed row. The query returns the columns that were referenced in it.
     :ivar index: index of the mutation within its request, for errors.
     :ivar output: the part of the response that depends on the rows.
     :ivar guards: bounds for the number of changed rows.

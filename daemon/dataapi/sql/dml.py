@@ -77,8 +77,9 @@ def _mutation_sql(writer: Writer, mutation: Mutation, returned: Row) -> str:
 def inserted_sql(name: str, mutation: Mutation) -> str:
     """Return SQL for the number of rows that an upsert inserted rather than updated.
 
-    ``name`` is the upsert's query. A setting counts the updated rows. Reading a system column instead would
-    need the privilege to read the whole table, and views have no system columns.
+    This is the number of rows that the CTE ``name`` returned, minus the updated rows, which are counted in a
+    setting. Reading a system column instead would need the privilege to read the whole table, and views have
+    no system columns.
     """
     counter = counter_of(mutation)
     if counter is None:
@@ -249,7 +250,11 @@ _Selection = Callable[[Row], str]
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
-    """A column ``name``, set to the column ``theirs`` that the insert in the CTE ``query`` returned."""
+    """A column to set to a value that an earlier insert returned.
+
+    :ivar query: the CTE of the earlier insert.
+    :ivar theirs: the column of the CTE that contains the value.
+    """
 
     name: str
     query: str

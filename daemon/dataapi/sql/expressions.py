@@ -190,7 +190,7 @@ def source_parts(
     source = _relation_sql(writer, rows, row, parent) if relation is None else relation
     conditions = []
     if rows.join is not None:
-        assert parent is not None, "a join needs an enclosing row"
+        assert parent is not None, "a join needs a row of the outer query"
         conditions += _equalities(rows.join, row, parent)
     call = rows.call
     if call is not None and not (call.value_column or call.null_as_row or call.function.returns_set):
@@ -328,7 +328,7 @@ def _relation_sql(writer: Writer, rows: Rows, row: Row, parent: Row | None) -> s
             relation = f"pg_catalog.unnest({stored}::{qualified(rows.table)}[]) as {row.alias}"
     if rows.through is None:
         return relation
-    assert parent is not None, "a junction table needs an enclosing row"
+    assert parent is not None, "a junction table needs a row of the outer query"
     through, between = rows.through, Row(writer.alias())
     matches = _equalities(through.far, between, row) + _equalities(through.near, between, parent)
     if through.where is not None:

@@ -40,9 +40,10 @@ DEFAULT = Default()
 
 @dataclass(frozen=True, slots=True)
 class ValueRows:
-    """Rows with a slot for each value.
+    """Rows whose values are written one by one.
 
-    :ivar rows: one cell per column. An update has exactly one row, without ``DEFAULT``.
+    :ivar rows: values of each row, in the order of ``columns``. An ``Update`` has exactly one row, without
+        ``DEFAULT``.
     """
 
     columns: tuple[str, ...]
@@ -68,7 +69,7 @@ class JsonColumn:
     :ivar cast: SQL type to cast the converted value to, "" for none.
     :ivar member: name of the member, "" if it is the column's name.
     :ivar pairs: SQL name of a type such as ``hstore`` that is built from an object's members, "" for other
-        types. The type's constructor takes arrays of keys and values. The member is read as ``json``.
+        types. The type's constructor takes arrays of keys and values. If set, ``type`` is ``json``.
     """
 
     name: str
@@ -107,10 +108,9 @@ class RelatedRow:
 
 @dataclass(frozen=True, slots=True)
 class NestedRow:
-    """A row to insert together with related rows.
+    """A row to insert together with related rows, or several rows without related rows.
 
-    :ivar values: columns and their values, or JSON that contains them. Other columns get their defaults. If
-        the JSON contains several rows, there are no parents and children.
+    :ivar values: columns and their values, or JSON of one or several rows. Other columns get their defaults.
     :ivar parents: rows that this row references.
     :ivar children: rows that reference this row.
     :ivar conflict: action if the row exists. Its related rows are inserted in any case.
@@ -155,8 +155,7 @@ class OnConflict:
 class Insert:
     """Rows to insert. Nested rows have their own actions on conflict.
 
-    :ivar matching: condition that a row must satisfy. Only the first matching row is inserted. For
-        ``JsonRows`` only.
+    :ivar matching: if set, only the first of the ``JsonRows`` that satisfies this condition is inserted.
     """
 
     table: Table

@@ -70,8 +70,8 @@ MAX_OPERANDS = 32
 BOOL = 16
 INT8 = 20
 _JSON, _JSONB, _UUID, _NUMERIC = 114, 3802, 2950, 1700
-# An output function rejects other types, so if a column's type has changed, the result is an error rather
-# than broken JSON. Unlike the output functions of dates, these do not depend on settings.
+# Output functions by type OID. If a column's type has changed, the function raises an error instead of
+# returning broken JSON. Output functions of dates are missing, because they depend on settings.
 _JSON_AS_IT_IS = {21: "int8out", 23: "int8out", INT8: "int8out", _JSON: "json_out", _JSONB: "jsonb_out"}
 _NUMBERS = {700: "float4out", 701: "float8out", _NUMERIC: "numeric_out"}
 """Types whose values are JSON numbers unless they are infinite or NaN."""
@@ -143,8 +143,9 @@ def _joined(texts: list[str]) -> str:
 
 
 def array_json(item: Json, order: str = "", rows: str = "") -> Json:
-    """Return the JSON array of an aggregated item. The clauses ``order`` and ``rows`` start with a space.
+    """Return the JSON array of an item that the query aggregates.
 
+    ``order`` is the aggregate's ORDER BY clause, ``rows`` its FILTER clause, each with a leading space.
     Constant text at the start and end of each item is moved into the separator.
     """
     begin, middle, end = split_json(item)

@@ -10,9 +10,9 @@ from dataapi.catalog.model import Function, Table, Type
 from dataapi.sql.algebra import Aggregate, ComputedValue, FunctionCall, FunctionExpression, Parameter, Rows
 
 _DERIVED = (Rows, ComputedValue, FunctionExpression, FunctionCall, Aggregate)
-"""Parts of the algebra that read anything other than columns of the current row."""
+"""Parts that read anything other than columns of the current row."""
 _LEAVES = (Table, Function, Type, Parameter)
-"""Dataclasses that are not part of the algebra."""
+"""Dataclasses whose fields are not visited."""
 
 
 def is_algebra(value: object) -> bool:

@@ -42,10 +42,10 @@ from dataapi.sql.page_source import (
 from dataapi.sql.statement import Row, RowDialect, Writer
 
 MAX_JOINS = 5
-"""Maximum number of related rows joined to the rows of one page.
+"""Maximum number of relationships that a page's query reads with joins.
 
-PostgreSQL considers every order of up to eight joins (``join_collapse_limit``). For small pages, this takes
-longer than the queries that joins save.
+PostgreSQL considers every order of up to eight joins (``join_collapse_limit``). For small pages, planning
+more joins takes longer than a query per row.
 """
 
 _JSON = '"json"'
@@ -131,11 +131,12 @@ def json_rows(writer: Writer, output: Output, source: RowSource) -> tuple[Json, 
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """Rows with a column per member, from which a query can build any format.
+    """Rows with a column for each output member. A query can build any response format from them.
 
     :ivar item: the ``from`` item, aliased as ``alias``.
-    :ivar columns: key and column name of each member. A plain value has one column without a key.
-    :ivar named: whether each column has its key's name.
+    :ivar columns: for each column, the key of the member and the column's name. The key is None if the output
+        is a plain value.
+    :ivar named: whether the column names equal the keys.
     """
 
     alias: str
@@ -158,8 +159,7 @@ class MemberColumn:
     :ivar key: None if rows are plain values rather than objects.
     :ivar value: the member's JSON. If each member has its own column, a single SQL expression.
     :ivar aggregated: whether the value is an aggregate of the group.
-    :ivar hoisted: aggregate to compute in the query that groups the rows. Its operand, the column
-        ``OPERAND``, is ``value``.
+    :ivar hoisted: aggregate to compute in the query that groups the rows. Its operand is ``value``.
     """
 
     key: Key | None
@@ -250,7 +250,7 @@ class MemberWriter:
 
     :ivar joining: whether related rows may be joined. For a single row, separate queries are faster.
     :ivar columns: whether to write members as columns rather than JSON.
-    :ivar spread: whether the rows are spread into rows that are grouped.
+    :ivar spread: whether the members are spread into a row of a query that aggregates.
     :ivar joins: joins to append after the page's rows, each with a leading space. The writer of a joined row
         shares this list with the writer of the page.
     """
@@ -284,7 +284,7 @@ class MemberWriter:
         return columns
 
     def parts(self, source: RowSource, groups: str | None = None) -> tuple[str, str]:
-        """Return the ``from`` items and the clauses that follow. Call this after writing all members."""
+        """Return the ``from`` items and the clauses that follow. Call this last: members add joins."""
         return page_parts(self.writer, source, self.row, self.joins, groups)
 
     def _member_column(self, key: Key, output: Output) -> MemberColumn:
@@ -306,12 +306,12 @@ class MemberWriter:
         return output.sql(self.writer, self.row)
 
     def _may_join(self, one: One) -> bool:
-        """Whether to join a related row. If its table is small, a join is faster than a query per row.
+        """Whether to join a related row instead of reading it in a query per row.
 
-        In a query per row, PostgreSQL would scan a small table each time instead of using its index. In a
-        join with a large table, PostgreSQL may scan the whole table although a page needs few of its rows. A
-        query per row uses the index. Measured: 1,000 rows that refer to 100 others take 1.5 ms with a join
-        and 7.5 ms without. 100 rows that refer to 10,000 others take 1.6 ms with a join and 0.4 ms without.
+        For a small table, a join is faster: queries per row would scan the whole table each time. For a large
+        table, queries per row are faster: they use the table's index, while a join may scan the whole table.
+        Measured: 1,000 rows that refer to 100 others take 1.5 ms with a join and 7.5 ms without. 100 rows
+        that refer to 10,000 others take 1.6 ms with a join and 0.4 ms without.
         """
         record = as_record(one.output)
         single = _is_guaranteed_single(one.rows) and record is not None and not is_grouped(record)

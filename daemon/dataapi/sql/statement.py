@@ -1,8 +1,8 @@
 """Statements under construction (aliases, slots, rows in scope), compiled statements and guards.
 
 A guard raises an error in PostgreSQL if a number of rows is out of bounds, so that the transaction is rolled
-back. It casts a text to an integer, because that needs no function in the database. PostgreSQL's error
-message quotes the text with the reason and the number.
+back. To raise an error without a function in the database, it casts an invalid text to an integer. The text
+contains the guard's reason and the number of rows, and PostgreSQL's error message quotes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataapi.database.sql_text import (
 from dataapi.sql.algebra import FunctionCall, Parameter, Rows, SlotSource
 
 MAX_PAGE_SIZES = 4
-"""Maximum number of page size combinations for which a statement has its own SQL text."""
+"""Maximum number of copies of a statement that contain page sizes instead of parameters."""
 MAX_SEMIJOINS = 8
 """Maximum number of EXISTS conditions in a statement that PostgreSQL may turn into joins.
 
@@ -42,7 +42,7 @@ def qualified(item: Table | Function | Type | MediaHandler | QualifiedName) -> s
 class RowDialect:
     """The part of ``Dialect`` that determines how rows are read.
 
-    ``no_limit`` makes the database preserve the order of a subquery without a limit.
+    ``no_limit`` is SQL to append to an ordered subquery that has no LIMIT, so that its order is preserved.
     """
 
     no_limit = ""
@@ -57,10 +57,10 @@ class RowDialect:
 class Writer:
     """Numbers the slots and aliases of one statement.
 
-    Aliases are counted, so that equal algebra always yields the same text.
+    Aliases are numbered in order of use, so that equal queries have equal SQL text.
 
-    :ivar input_checks: statements that only read the value of one parameter, ``$1``, in the same way as this
-        statement. They show whether the value caused a failure.
+    :ivar input_checks: statements that only parse one parameter's value, ``$1``. They are run after an error,
+        to find out whether PostgreSQL rejects the value.
     :ivar limits: indexes of the slots that limit a number of rows.
     :ivar volatile: whether the statement calls a volatile function, which sees the statement's own changes.
     """
@@ -249,7 +249,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A guard's error, with the index of the mutation and the number that is out of bounds."""
+    """Arguments of ``raise_sql``, parsed from PostgreSQL's error message."""
 
     reason: str
     index: int

@@ -42,7 +42,7 @@ def stored_rows_sql(writer: Writer, table: Table, setting: str, row: Row) -> str
 
 
 def call_first(writer: Writer, rows: Rows, setting: str) -> tuple[Compiled, Rows]:
-    """Return a statement that calls a function and stores its rows, and the algebra of the stored rows."""
+    """Return a statement that calls the function of ``rows`` and stores its rows, and the stored ``Rows``."""
     row = Row(writer.alias())
     source = source_sql(writer, Rows(rows.table, call=rows.call), row, None)
     text = f"select {store_rows_sql(setting, row.whole())} from {source}"

@@ -225,7 +225,7 @@ class TableView:
 
     @cached_property
     def allows_batches(self) -> bool:
-        """Whether rows can be inserted as one JSON value. The role must be allowed to use all type names."""
+        """Whether rows can be inserted as one JSON value. Requires USAGE on the schemas of column types."""
         nested = "nestedInserts" in self.catalog_view.used_features
         return not nested and all(self.type_name(field) is not None for field in self.insertable)
 

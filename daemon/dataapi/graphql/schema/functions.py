@@ -196,7 +196,7 @@ def _merge(entries: list[FunctionField]) -> Iterator[FunctionField]:
 
 
 def _sort_key(entry: FunctionField) -> tuple[int, list[tuple[str, str, str]]]:
-    """Return a sort key for an overload that does not change on dump and restore."""
+    """Return a sort key that, unlike an OID, does not change if the database is dumped and restored."""
     arguments = entry.overloads[0].arguments
     return len(arguments), [(item.name, item.mapping.kind, item.mapping.parameter) for item in arguments]
 

@@ -22,7 +22,7 @@ from dataapi.graphql.schema.types import OBJECT_TYPES, TableTypes, collection_fi
 from dataapi.settings import Project
 
 QUERY, MUTATION = "Query", "Mutation"
-"""Names of root types. If a table is named ``Subscription``, the subscription type gets another name."""
+"""Names of the root types. Unlike ``Subscription``, they are reserved, so they never change."""
 
 
 COMMON_FIELDS = {
@@ -293,7 +293,7 @@ def schema_text(schema: RoleSchema) -> str:
     lazy = schema.schema
     types = [type_ for name, type_ in lazy.type_map.items() if not name.startswith("__")]
     whole = gql.GraphQLSchema(lazy.query_type, lazy.mutation_type, lazy.subscription_type, types)
-    # graphql-core cannot copy a schema with a custom Float. The standard scalars print the same.
+    # graphql-core cannot copy a schema with a custom Float. Standard scalars do not change the printed text.
     whole.type_map.update(
         {name: scalar for name, scalar in gql.specified_scalar_types.items() if name in whole.type_map}
     )

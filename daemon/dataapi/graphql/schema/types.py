@@ -64,7 +64,8 @@ class TableTypes:
     :param roots: functions that create the root types, by name. They return None if the role has no such
         type.
     :ivar by_name: all types, created on demand: the schema's ``type_map``.
-    :ivar of_features: the shared types of features, by their default names.
+    :ivar of_features: types that optional features add to the schema, such as ``JSONFilter``, by default
+        name.
     """
 
     def __init__(

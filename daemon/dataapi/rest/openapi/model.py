@@ -61,7 +61,7 @@ class Note(Enum):
     LAST_OVERLOAD = auto()
 
 
-# Keys other than strings, such as notes, are skipped.
+# Skips ``Note`` keys, because they are not strings.
 _TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), skipkeys=True).encode
 
 

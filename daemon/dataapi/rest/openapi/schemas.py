@@ -76,7 +76,7 @@ def max_length(catalog: Catalog, column: Column) -> int | None:
 def default(catalog: Catalog, column: Column, *, expressions: bool = False) -> Any:
     """Return a column's literal default as a JSON value, None if there is none.
 
-    With ``expressions``, return the SQL text of an expression that yields a string.
+    With ``expressions``, return the SQL text of a string column's default if it is not a literal.
     """
     text, name = default_text(catalog, column), column_type_name(catalog, column)
     if text is None:

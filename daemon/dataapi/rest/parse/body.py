@@ -77,9 +77,9 @@ class RelatedGroups:
 
 
 class WrittenRows(NamedTuple):
-    """The objects in a group of rows, and the name of their table.
+    """The rows of a ``RowGroup`` as JSON objects, and the name of their table.
 
-    ``place`` is the path of the first object in the body, such as ``lines[0]``, or "" for the body itself.
+    ``place`` is the first row's path in the body, such as ``lines[0]``, or "" for the body itself.
     """
 
     rows: Objects
@@ -99,8 +99,8 @@ class RowShape(NamedTuple):
     :ivar columns: column names, sorted.
     :ivar many: whether the body is an array of objects rather than one object.
     :ivar as_text: whether all values are text, as in CSV and forms, even those of JSON columns.
-    :ivar common: columns that every object has. Only set for objects that identify their rows.
-    :ivar groups: groups of rows with related rows, empty for other rows.
+    :ivar common: columns that every object has. Only set if each object identifies a row by its key.
+    :ivar groups: groups that contain all rows if any row has related rows, else empty.
     """
 
     columns: tuple[str, ...]
@@ -211,9 +211,8 @@ def _text(body: bytes) -> str:
 
 
 def _lines(text: str) -> list[dict[str, str | None]]:
-    csv.field_size_limit(sys.maxsize)  # ``max-body`` already limits the text.
-    # Spreadsheets write a byte order mark.
-    text = text.removeprefix("\ufeff")
+    csv.field_size_limit(sys.maxsize)  # ``max-body`` already limits the size of fields
+    text = text.removeprefix("\ufeff")  # the byte order mark that spreadsheet programs write
     marked = _QUOTED.sub(_marked, text) if '""' in text or f'"{NULL}"' in text else text
     reader = csv.reader(io.StringIO(marked, newline=""), strict=True)
     try:

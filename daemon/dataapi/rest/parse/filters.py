@@ -26,11 +26,11 @@ MAX_LOGIC_DEPTH = 50
 
 
 class FilterOperation(NamedTuple):
-    """``not.operator(modifier)``, without the value.
+    """A filter's ``not.operator(modifier)``, without the value.
 
     :ivar operator: name of the operator, such as ``eq`` or ``plfts``.
-    :ivar modifier: ``any`` or ``all`` for comparisons. ``language`` if the first of two values is a text
-        search language.
+    :ivar modifier: ``any`` or ``all``, or ``language`` for a text search with a language. The language is
+        then the first of two values to bind.
     :ivar word: right-hand side of ``is``. It is part of the statement, not a bound value.
     """
 
@@ -97,7 +97,7 @@ Literal = tuple[str, ...]
 def read_filter(text: str) -> tuple[FilterOperation, Literal]:
     """Return the operation of a filter, and the values to bind.
 
-    As in PostgREST, text after a list of ``in`` or a keyword of ``is`` is ignored.
+    As in PostgREST, text after the list in ``in.(1,2)`` or the keyword in ``is.null`` is ignored.
 
     :raises ApiError: PGRST100 (400) with the column of the syntax error.
     """

@@ -93,7 +93,7 @@ def precondition_failed(name: str, details: str | None = None) -> ApiError:
         "PRECONDITION_FAILED",
         f"The condition of the header {name.title()} is not met",
         details=details,
-        hint="Read the rows again, and decide on their current state.",
+        hint="Read the rows again, and repeat the request if it still applies.",
     )
 
 

@@ -1,6 +1,6 @@
-"""Parses a query string into its structure, which determines the statement, and the values to bind.
+"""Splits a query string into the structure that determines the statement, and the values to bind.
 
-Statuses and messages are PostgREST's (``docs/reference/rest.md``).
+The statuses and messages of errors are PostgREST's (``docs/reference/rest.md``).
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Values(NamedTuple):
     :ivar offset: number of skipped rows, for ``Content-Range``.
     :ivar objects: objects in the body, if each of them identifies a row by its key.
     :ivar groups: groups of rows to write, indexed by ``RowGroup.number``.
-    :ivar arguments: for a call, all values of each argument that has its own parameter, in the request's
-        order.
+    :ivar arguments: values of a call's arguments by name, in the request's order, unless the arguments are
+        members of the body.
     :ivar filter_texts: parameters of a call that look like filters but may be arguments.
     :ivar maximum: maximum number of rows that may be affected or returned, None for no limit.
     """

@@ -33,8 +33,8 @@ class Window(NamedTuple):
 def parse_count(text: str, parameter: str) -> int | None:
     """Return the value of a ``limit`` or ``offset`` parameter, at most ``MAXIMUM``.
 
-    Values that are not integers and negative offsets of embedded rows are ignored. As in PostgREST, the
-    offset of the top-level rows may be negative.
+    Return None, so that the parameter is ignored, if the value is not an integer or if the offset of embedded
+    rows is negative. As in PostgREST, the offset of the top-level rows may be negative.
 
     :raises ApiError: PGRST103 (416) if the limit is negative.
     """
@@ -53,7 +53,7 @@ def parse_count(text: str, parameter: str) -> int | None:
 
 
 def parse_range(text: str | None) -> Window:
-    """Parse a ``Range`` header. As HTTP requires, other units are ignored.
+    """Parse a ``Range`` header. As HTTP requires, a range in an unknown unit is ignored.
 
     :raises ApiError: PGRST103 (416) if the range ends before it begins.
     """

@@ -71,9 +71,10 @@ class _Call:
 def plan(role: RestRole, plan_input: PlanInput) -> Plan:
     """Plan a call, or respond to OPTIONS.
 
-    :raises ApiError: PGRST101 (405) for other methods, PGRST102 (400) if the body's objects have different
-        keys, PGRST202 (404) if no function matches, PGRST203 (300) if several functions match, PGRST107 (406)
-        if no accepted media type is available, PGRST128 (400) if ``max-affected`` cannot be checked.
+    :raises ApiError: PGRST101 (405) if the method cannot call functions, PGRST102 (400) if the body's objects
+        have different keys, PGRST202 (404) if no function matches, PGRST203 (300) if several functions match,
+        PGRST107 (406) if no accepted media type is available, PGRST128 (400) if ``max-affected`` cannot be
+        checked.
     """
     if plan_input.method not in _METHODS:
         raise ApiError(405, "PGRST101", f"Cannot use the {plan_input.method} method on RPC")
@@ -167,7 +168,7 @@ def _compile(call: _Call) -> tuple[Compiled, ...]:
         output = _VALUE if scalar else record
         return (compile_lines(rows, output, Form.ARRAY, role.project.longest_line, role.dialect),)
     body = _body(call)
-    # The planner's estimate for a function is meaningless, so an estimated count is exact.
+    # Count exactly even if an estimate is requested, because the planner cannot estimate a function's rows.
     total = Total.EXACT if call.input.preferences.counts and not result.is_single else Total.NONE
     named = not scalar or body is Form.CSV or isinstance(body, GeoJson)
     output = with_column_names(record, body) if named else _VALUE
@@ -192,9 +193,9 @@ def _body(call: _Call) -> Body:
 
 
 def _guard(call: _Call) -> Guard | None:
-    """Return the guard that limits the number of rows.
+    """Return the guard that makes the call fail if the function returns a wrong number of rows.
 
-    The statement checks the guard, so that an error undoes the function's changes.
+    The failure undoes the function's changes.
     """
     if call.media.single and not call.result.is_single:
         return Guard(respond.NOT_SINGLE)

@@ -318,7 +318,7 @@ def _only_columns(relationship: KeyRelationship) -> tuple[str | None, str | None
 
 def _junction_fits(relationship: JunctionRelationship, hint: str | None) -> bool:
     if relationship.table is relationship.target:
-        # Both foreign keys reference the same table, so the hint must be a column of the near foreign key.
+        # Both foreign keys of the junction reference this table. The hint must be the column of ``near``.
         return hint is not None and hint == _only_columns(relationship.near)[1]
     return hint is None or hint == relationship.junction.name
 

@@ -34,8 +34,8 @@ class ResultShape(Enum):
 class FunctionResult:
     """The result of a function.
 
-    :ivar relation: relation of its rows. Values are rows of one column.
-    :ivar raw: media types in which a single value can be returned unchanged, ``*/*`` for any.
+    :ivar relation: description of its rows. A scalar result is a row with the column ``SCALAR``.
+    :ivar raw: media types in which a scalar function's value can be returned unchanged, ``*/*`` for any.
     """
 
     shape: ResultShape
@@ -131,7 +131,7 @@ def _accepts_names(function: Function, arguments: CallShape) -> bool:
 
 
 def always_ambiguous(catalog: Catalog, function: Function, overloads: Iterable[Function]) -> ApiError | None:
-    """Return the error of every call of a function, None if no other function accepts all its calls."""
+    """Return the error PGRST203 if every call of the function also matches another function, else None."""
     body = whole_body(catalog, function)
     rivals = [
         each

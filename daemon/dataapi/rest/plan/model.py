@@ -54,7 +54,7 @@ ResponseKind = ReadResponse | WriteResponse | CallResponse
 class FiltersAsArguments:
     """The filters that a function call uses as arguments.
 
-    ``names`` are the names of these filters. ``shape`` is the selection including them.
+    ``names`` are the names of these filters. ``shape`` contains all filters of the query string.
     """
 
     shape: SelectionShape
@@ -76,7 +76,7 @@ class FiltersAsArguments:
 
 @dataclass(frozen=True, slots=True)
 class UniqueKeys:
-    """Checks that the objects that identify rows have distinct keys."""
+    """Checks that the objects in the body have distinct values in the key columns."""
 
     key: tuple[str, ...]
 

@@ -1,8 +1,8 @@
 """Plans inserts of rows with related rows (``rest-features = nested-inserts``).
 
 A member of an object contains related rows if no column has its name. Relationships have the names that
-``select`` uses to embed them. Consecutive rows of an array are inserted together if they have the same
-columns and no related rows, so the plan does not depend on their number.
+``select`` uses to embed them. One insert writes consecutive rows of an array if they have the same columns
+and no related rows. The plan is the same for any number of these rows.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Level:
     """The table of the rows at one path in the body.
 
     :ivar columns: names in the ``columns`` parameter, None if absent.
-    :ivar shared: key columns that identify parents shared by several rows, empty if rows are not shared.
+    :ivar shared: key columns if several rows may have the same parent at this path, else empty.
     """
 
     table: Table

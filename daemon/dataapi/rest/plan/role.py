@@ -21,11 +21,11 @@ from dataapi.sql.statement import qualified
 PLANS_PER_ROLE = 500
 """Maximum number of cached plans per role."""
 LONGEST_CACHED_INPUT = 8000
-"""Size of an input in characters above which its plan is not cached."""
+"""Maximum length of a cached plan's input, in characters."""
 LONGEST_CACHED_STATEMENTS = 100_000
-"""Size of a plan's statements in characters above which the plan is not cached."""
+"""Maximum total length of a cached plan's statements, in characters."""
 PLAN_CHARACTERS = 4_000_000
-"""Maximum total size of the cached statements and inputs of one role in characters."""
+"""Maximum total length of one role's cached statements and inputs, in characters."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class RestRole:
     ) -> Media:
         """Return the available media type that the client prefers, given the table of the response's rows.
 
-        :param raw: media types in which a function's only value can be returned unchanged.
+        :param raw: media types in which a scalar function's value can be returned unchanged.
         :raises ApiError: PGRST107 (406) if none of the accepted media types is available.
         """
         # A media type handler for a table accepts only whole rows.

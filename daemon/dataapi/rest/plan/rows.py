@@ -275,9 +275,9 @@ def _embedded(
 
 
 def _with_count_aggregate(tables: RoleTables, relation: Relation, field: Field) -> Field:
-    """Convert the field ``count`` to an aggregate, unless a field has that name.
+    """Convert ``count`` to the aggregate unless it is a column or computed field of the relation.
 
-    The field works even with ``db-aggregates-enabled = no``, as in PostgREST, where PostgreSQL interprets
+    The aggregate works even with ``db-aggregates-enabled = no``, as in PostgREST, where PostgreSQL interprets
     ``table.count`` as a function call.
     """
     if field.name != "count" or field.path or field.aggregate or has_field(tables, relation, "count"):

@@ -145,9 +145,9 @@ class RoleTables:
 
 
 class PrivilegeDenied(ApiError):
-    """The error for a table or function that a role may not use according to the catalog, as in PostgreSQL.
+    """PostgreSQL's permission error, raised because the role lacks a privilege in the catalog.
 
-    A privilege may have been granted since the catalog was read.
+    The privilege may have been granted since the catalog was read.
     """
 
     def __init__(self, error: ApiError, item: Table | Function) -> None:
@@ -259,7 +259,8 @@ def json_column(catalog: Catalog, table: Table, name: str, *, as_text: bool = Fa
     from_json = catalog.representations.get((JSON, column.type))
     if from_json is not None:
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', qualified(from_json), default)
-    # A domain is checked on assignment. As a member's type, it would also be checked for missing members.
+    # Read a domain as its base type, because PostgreSQL would also check the domain for missing members. The
+    # assignment to the column checks it for the other members.
     type_ = catalog.base_type(catalog.types[column.type])
     if pairs := pairs_type(type_):
         return JsonColumn(name, f'{OWN_SCHEMA}."json"', default=default, pairs=pairs)

@@ -154,7 +154,7 @@ def _merging(target: _Target, key: tuple[str, ...]) -> OnConflict:
 
 
 def _missing(target: _Target) -> MissingMember:
-    """Return the value for missing members. Without ``columns``, no members are missing."""
+    """Return the value for members that are listed in ``columns`` but missing in the body."""
     chosen = target.input.columns is not None
     default = chosen and target.preferences.missing is Missing.DEFAULT
     return MissingMember.DEFAULT if default else MissingMember.NULL

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class _CitusWriter(Writer):
-    """Writer that stores SQL for the size of the response body. If ``size`` is None, the body is measured."""
+    """Writer for Citus. ``size`` is SQL for the size of the response body, None to measure the body."""
 
     size: str | None = None
 
@@ -97,8 +97,8 @@ class Citus(Dialect):
             return _SingleRowMembers(writer, source(), rows.table)
         page = super().page(writer, rows, source, many=many, columns=columns, grouped=grouped)
         if not many and not columns and rows.table is not None and rows.table.distributed_by is not None:
-            # SQL specific to a type runs faster but is longer. For one row, Citus loses more time parsing
-            # than it saves.
+            # SQL specific to a type runs faster but is longer. For one row, parsing it takes more time than
+            # running it saves.
             page.row.table = None
         if rows.table is None or not rows.table.colocated or rows.call is not None or tenant_in(rows):
             return page
@@ -111,7 +111,7 @@ class Citus(Dialect):
         return standalone_mutations.mutation_sql(self, writer, part)
 
     def checked(self, writer: Writer, query: ResultQuery, checks: Sequence[Check], /) -> str:
-        assert isinstance(writer, _CitusWriter), "the writer belongs to this dialect"
+        assert isinstance(writer, _CitusWriter), "an instance of writer_class"
         if writer.size is None:
             return super().checked(writer, query, checks)
         body, count, *others = query.columns
@@ -185,11 +185,11 @@ _LONGEST = {16: 5, 20: 20, 21: 6, 23: 11, 26: 10, 700: 16, 701: 26, 1082: 17, 11
 
 
 class _SingleRowMembers(MemberWriter):
-    """Writes the JSON of one row without a subquery.
+    """Writes the JSON of one row as short SQL.
 
-    Citus then needs time in proportion to the statement's length: for each request, it deparses the
-    statement, and the worker parses and plans it again. So values use the shortest SQL, and the size of the
-    response is computed as the sum of the sizes of its parts.
+    For each request, Citus deparses the statement, and the worker parses and plans it again. The time needed
+    is proportional to the statement's length. So values use the shortest SQL, and the size of the response is
+    computed as the sum of the sizes of its parts.
     """
 
     def __init__(self, writer: Writer, row: Row, table: Table) -> None:
@@ -198,8 +198,8 @@ class _SingleRowMembers(MemberWriter):
 
     def json(self, output: Output) -> Json:
         writer, values = self.writer, _values(output)
-        assert isinstance(writer, _CitusWriter), "the writer belongs to this dialect"
-        assert values is not None, "the output of a single row has only columns"
+        assert isinstance(writer, _CitusWriter), "an instance of writer_class"
+        assert values is not None, "all members of a single row's output are columns"
         members = [(key, value, value.json(writer, self.row)) for key, value in values]
         writer.size = self._size_sql(members)
         return _by_calls(object_json(writer, [(key, json) for key, _, json in members]))
@@ -259,9 +259,9 @@ class _ShardPage(Row):
 
 
 class _ShardMembers(MemberWriter):
-    """Writes the members of rows from all shards. Related rows are computed on the shards.
+    """Writes the members of rows from all shards. Shards compute related rows of colocated tables.
 
-    :param page: writer for the page if no related rows are computed on the shards. Its options are used.
+    :param page: PostgreSQL's writer for the page, which provides the row and the options.
     :param source: the row in the inner query that selects the page.
     """
 

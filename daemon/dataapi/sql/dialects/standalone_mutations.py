@@ -1,9 +1,8 @@
 """Mutations of distributed tables for Citus.
 
-Citus plans a mutation fastest if it is the whole statement and ``returning`` contains only columns. For an
+Citus plans a mutation fastest if it is a whole statement and ``returning`` contains only columns. For an
 insert in a ``with`` query, Citus even writes the returned rows to files, which takes several times as long.
-So a PL/pgSQL block runs the mutation as a whole statement and stores its rows in a setting of the
-transaction.
+So a PL/pgSQL block runs the mutation as a standalone statement and stores its rows in a transaction setting.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from dataapi.sql.stored_rows import may_lack, partial_row_sql, stored_rows_sql
 
 _STORED = "dataapi.changed_rows"
 _COUNT = "dataapi.inserted"
-"""Settings of the transaction that contain the rows, and the number of rows that an upsert inserted."""
+"""Transaction settings for the changed rows and for the number of rows that an upsert inserted."""
 
 _ROW, _ROWS, _NEW = '"~row"', '"~rows"', '"~new"'
 
@@ -73,9 +72,9 @@ def mutation_sql(dialect: Dialect, writer: Writer, part: MutationPart) -> Mutati
 
 
 class _WithInserted(Row):
-    """A row with a column that is true if an upsert inserted the row.
+    """A row with an additional column that is true if an upsert inserted the row.
 
-    Upserts are counted in this way because workers cannot count updated rows in a setting.
+    The column replaces ``OnConflict.counter``: a worker cannot count in a setting of the coordinator.
     """
 
     def __init__(self, row: Row) -> None:
@@ -93,7 +92,7 @@ def _uncounted(mutation: Mutation) -> Mutation:
     return replace(mutation, conflict=replace(mutation.conflict, counter=None))
 
 
-# ---------------------------------------------------------------- the mutation as a whole statement
+# ---------------------------------------------------------------- standalone mutations
 
 
 def compile_standalone(dialect: Dialect, part: MutationPart) -> Compiled | None:
@@ -157,7 +156,7 @@ def _standalone(mutation: Mutation, row: Row) -> Mutation | None:
 def _is_single(table: Table, where: Condition | None) -> bool:
     """Whether at most one row of one tenant matches.
 
-    Several rows would take longer to store in a setting than the faster planning saves.
+    Storing several rows in a setting would take more time than a standalone statement saves.
     """
     rows = Rows(table, where=where)
     return tenant_in(rows) is not None and at_most_one(rows)
@@ -231,7 +230,7 @@ def _members(rows: JsonRows, table: Table) -> ValueRows:
 
 @dataclass(frozen=True, slots=True)
 class Member(ComputedCell):
-    """A member of one JSON object, read by functions that need only the object."""
+    """A column's value, read from a JSON object by an expression instead of a ``from`` item."""
 
     object: Parameter
     column: JsonColumn

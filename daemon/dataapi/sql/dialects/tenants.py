@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 def pinned(value: T, tenant: Compare | None = None) -> T:
-    """Return the algebra with a tenant condition for each distributed table whose tenant is known.
+    """Return a part of the algebra with a tenant condition for each distributed table whose tenant is known.
 
-    :param tenant: equality of the enclosing row's distribution column and its tenant, None if unknown.
+    :param tenant: the condition that selects the tenant of the outer query's row, None if it is unknown.
     """
     if isinstance(value, tuple):
         rewritten = tuple([pinned(each, tenant) for each in value])
@@ -39,7 +39,8 @@ def pinned(value: T, tenant: Compare | None = None) -> T:
     scope = tenant_in(value, tenant)
     changed: dict[str, Any] = {}
     for name, part in parts_of(value):
-        # Rows are joined to the enclosing row. Other parts, such as outputs, belong to each of the rows.
+        # ``Rows`` are joined to the row of the outer query. Outputs and conditions belong to the rows of
+        # ``value``.
         pinned_part = pinned(part, tenant if isinstance(part, Rows) else scope)
         if pinned_part is not part:
             changed[name] = pinned_part
@@ -68,11 +69,11 @@ def _tenant_conditions(
 
 
 def tenant_in(value: object, tenant: Compare | None = None) -> Compare | None:
-    """Return the equality of the distribution column and the tenant for the rows in a part of the algebra.
+    """Return the condition that compares the distribution column of the rows in ``value`` with their tenant.
 
     The result is None if the tenant is unknown.
 
-    :param tenant: the equality for the enclosing row. It is returned if the part contains no rows.
+    :param tenant: the condition for the row of the outer query. It is returned if ``value`` has no rows.
     """
     match value:
         case Rows():
