@@ -260,7 +260,7 @@ def _bundled(sbom: Mapping[str, Any], container: str) -> Iterator[Component]:
     for part in sbom.get("components", []):
         if normalized(part["name"]) == container:
             continue
-        # Remove qualifiers, because they contain addresses of the build machine.
+        # Remove the qualifiers of the package URL: they contain file URLs of the build machine.
         purl = part.get(
             "purl", f"pkg:generic/{quote(part['name'])}@{quote(part.get('version', ''))}"
         ).partition("?")[0]

@@ -53,7 +53,7 @@ CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 
 
 def paragraphs(folder: Path) -> str:
-    """Return the paragraphs for the libraries in a virtual environment."""
+    """Return paragraphs of ``debian/copyright`` for the libraries in a virtual environment."""
     site = next(folder.glob("lib/python3*/site-packages"))
     parts = [_console((site / NOTICES).read_text("utf-8"))]
     for each in distributions(read_environment(site)):
@@ -93,7 +93,7 @@ def _holders(texts: Iterable[str]) -> list[str]:
     found = []
     for text in texts:
         for notice, names in COPYRIGHT.findall(_shortened(text)):
-            # The names can follow the years on separate lines.
+            # The holders' names can follow the years of a notice on separate lines.
             others = ", ".join(line.strip() for line in names.splitlines()[1:])
             complete = f"{notice} {others}" if re.search(r"(\d{4}|&)$", notice.strip()) else notice
             found.append(re.sub("^copyright ", "", " ".join(complete.split()), flags=re.IGNORECASE))

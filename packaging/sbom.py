@@ -73,7 +73,7 @@ def describe(file: Path) -> tuple[Component, list[Component]]:
     variables = dict(each.split("=", 1) for each in configuration.get("Env") or ())
     if python := variables.get("PYTHON_VERSION"):
         components.append(Component(f"pkg:generic/python@{python}", "python", python, "PSF-2.0"))
-    # dataapi directly requires only the components that no other component requires.
+    # The direct requirements of dataapi are the components that no other component requires.
     required = {purl for each in components for purl in each.requires}
     requires = tuple(each.purl for each in components if each.purl not in required)
     return Component(

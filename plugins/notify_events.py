@@ -48,7 +48,7 @@ class ChannelListener:
         server = await deferToThread(address.next_server, self._parameters, self._retry.failures)
         if self._stopped:
             return
-        # Runs observers immediately. The cooperator of txpostgres can change the order of notifications.
+        # ``list`` runs observers immediately. The default cooperator can change the order of notifications.
         connection = self._connection = library.Connection(self._reactor, SimpleNamespace(cooperate=list))
         connection.doRead = lambda: self._read(connection)
         keys = NotificationKeys(self._channel, str(uuid4()), self._listening)

@@ -176,7 +176,7 @@ _TYPES = (
     _plan("upgraded", "An organization was upgraded to a larger plan.", "team"),
     _plan("downgraded", "An organization was downgraded to a smaller plan.", "free"),
     _endpoint(
-        "failing", "A delivery failed permanently, and no attempt succeeded after the endpoint began to fail."
+        "failing", "A delivery failed permanently, for the first time since the endpoint's last success."
     ),
     _endpoint("recovered", "An attempt succeeded for an endpoint that was failing."),
     _endpoint("disabled", "The service disabled an endpoint because all attempts had failed for days."),

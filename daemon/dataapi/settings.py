@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 IN_DATABASE = object()
 InDatabase = Annotated[T, IN_DATABASE]
-"""A key that PostgREST and this daemon also read from the database."""
+"""A configuration key that can also be set in the database, as in PostgREST."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,10 @@ class TransactionEnd(Enum):
         return self.value.endswith("allow-override")
 
     def rolls_back(self, prefer: str) -> bool:
-        """Return whether a transaction is rolled back. The ``Prefer`` header may override it.
+        """Return whether to roll back a request's transaction.
 
-        :param prefer: value of the header. The first of ``tx=commit`` and ``tx=rollback`` applies.
+        :param prefer: value of the ``Prefer`` header. If ``allows_override`` is true, its first ``tx=commit``
+            or ``tx=rollback`` overrides this setting.
         """
         if self.allows_override and "tx=" in prefer:
             preferences = [part.strip() for part in prefer.split(",")]
@@ -120,8 +121,8 @@ class Project:
     db_uri: DatabaseUri = field(default="", repr=False)
     #: Host names to serve, without ports. Empty: all hosts, allowed only if there is one project.
     hosts: Annotated[Names, "hosts"] = ()
-    #: Connection string of replicas that serve reads. They are tried in order, or at random with
-    #: load_balance_hosts=random; docs/guides/scaling.md lists the reads that may use them.
+    #: Connection string of replicas that serve reads. Reads run on the first available replica, or on the
+    #: least busy one with load_balance_hosts=random; docs/guides/scaling.md lists these reads.
     #: target_session_attrs=standby excludes a primary. Empty: db-uri serves all reads.
     #: Example: postgresql://authenticator@two,three/app?load_balance_hosts=random
     db_read_uri: Annotated[str, "replicas_uri"] | None = field(default=None, repr=False)
@@ -150,10 +151,10 @@ class Project:
     #: @rest({"max_rows": 100}), takes precedence.
     #: Example: 1000
     db_max_rows: InDatabase[Positive | None] = None
-    #: Whether settings in the database are read. They override this file: alter role authenticator set
-    #: pgrst.db_schemas = 'api'. docs/guides/from-postgrest.md lists them. The default is no, unlike
-    #: PostgREST's, because everyone who may alter the login role could change who has access, and every
-    #: role can read these settings.
+    #: Whether settings in the database override this file, such as alter role authenticator set
+    #: pgrst.db_schemas = 'api'. docs/guides/from-postgrest.md lists these settings. The default is no, unlike
+    #: PostgREST's, because everyone who may alter the login role could change who has access, and every role
+    #: can read these settings.
     db_config: bool = False
     #: Database function that changes settings with calls such as set_config('pgrst.db_schemas', 'api',
     #: true). It is called if db-config = yes. Settings of the login role take precedence.
@@ -166,32 +167,32 @@ class Project:
     #: Example: api.root
     db_root_spec: InDatabase[str | None] = None
     #: Whether to prepare statements. With auto, they are prepared on connections to PostgreSQL itself and to
-    #: poolers that support prepared statements (pgbouncer since 1.21, with max_prepared_statements). Use yes
-    #: to also prepare them behind other poolers in session mode. Behind a pooler in transaction mode that
-    #: does not support prepared statements, yes cannot work, and /ready fails.
+    #: poolers that support prepared statements (pgbouncer since 1.21, with max_prepared_statements). With
+    #: yes, they are prepared behind every pooler. If the pooler is in transaction mode and does not support
+    #: prepared statements, /ready fails.
     db_prepared_statements: InDatabase[Automatic] = None
-    #: Whether short statements share connections. auto: a statement shares connections after several short
-    #: runs; see docs/guides/tuning.md. always: from the first run, for tests.
+    #: When statements with a short duration share connections. auto: after several short runs of a statement
+    #: (see docs/guides/tuning.md). always: from the first run, for tests. off: never.
     db_lane: Literal["auto", "always", "off"] = "auto"
     #: NOTIFY channel that reloads the schema ('reload schema') and the configuration ('reload config'). The
     #: daemon also listens on the channel dataapi, for the event trigger of "dataapi init".
     db_channel: Annotated[str, "channel"] = "pgrst"
     #: Whether NOTIFY reloads the schema. A pooler in transaction mode drops notifications: with auto, the
-    #: daemon does not listen there, and with yes, /ready fails. Webhooks in the same database then poll every
-    #: second.
+    #: daemon does not listen there, and with yes, /ready fails. Without notifications, webhooks in the same
+    #: database poll every second.
     db_channel_enabled: Automatic = None
     #: Maximum duration of a caller's statement, in seconds. 0 or empty: no limit. A statement_timeout of the
     #: role, of the called function (see db-hoisted-tx-settings), of the login role or of the database takes
     #: precedence, as does a shorter one in postgresql.conf. In streamed responses, the limit applies to each
-    #: part. The limit does not apply to webhooks and migrations.
+    #: batch of rows. The limit does not apply to webhooks and migrations.
     db_statement_timeout: TimeLimit = 30.0
     #: Maximum duration of a request after it was received, in seconds: waiting for a connection, the
-    #: statement and the response. A request that takes longer is cancelled and fails with 504. In streamed
-    #: responses, the limit applies to each part, and a slower response is cut off.
+    #: statement and the response. A request that takes longer is cancelled and fails with 504. A streamed
+    #: response is cut off if one batch of rows takes longer.
     request_timeout: Seconds = 60.0
     #: How the transaction of a request ends: commit, rollback, commit-allow-override or
-    #: rollback-allow-override. With the latter two, tx=commit or tx=rollback in the Prefer header takes
-    #: precedence.
+    #: rollback-allow-override. If the value ends in -allow-override, tx=commit or tx=rollback in the Prefer
+    #: header takes precedence.
     db_tx_end: InDatabase[Annotated[TransactionEnd, "transaction_end"]] = TransactionEnd.COMMIT
     #: Settings of a called function ("create function ... set statement_timeout = ...") that apply to its
     #: whole transaction instead of the function alone.
@@ -242,8 +243,8 @@ class Project:
     #: Optional features of REST: nested-inserts (POST accepts related rows as members of a row).
     rest_features: Annotated[frozenset[str], "rest_features"] = frozenset()
     #: Limits of a GraphQL document: nesting of fields, number of aliases, number of tokens, and number of
-    #: rows that an operation could return according to its page sizes. A table counts for at most 1000 rows
-    #: plus twice its number of rows as estimated by PostgreSQL.
+    #: rows that an operation could return according to its page sizes. A page counts as at most 1000 rows
+    #: plus twice the table's number of rows as estimated by PostgreSQL.
     graphql_max_depth: Positive = 50
     graphql_max_aliases: Positive = 1_000
     graphql_max_tokens: Positive = 20_000
@@ -256,17 +257,16 @@ class Project:
     graphql_documents: Annotated[Path, "folder"] | None = None
     #: Whether only the documents in graphql-documents may run. Requests may send their ids or texts.
     graphql_documents_only: bool = False
-    #: Rules for GraphQL documents. compatible accepts what other servers with this schema accept: a variable
-    #: is checked by its value where it is used, regardless of its declared type; strings may stand for enum
-    #: values; unused and duplicate fragments are ignored. strict applies the rules of the GraphQL
-    #: specification.
+    #: Rules for GraphQL documents. compatible follows pg_graphql: a variable is checked by its value where it
+    #: is used, regardless of its declared type; strings may stand for enum values; unused and duplicate
+    #: fragments are ignored. strict applies the rules of the GraphQL specification.
     graphql_validation: Literal["compatible", "strict"] = "compatible"
     #: Whether a relationship is a non-null field if it has an enforced foreign key with NOT NULL columns to
     #: a table without row level security.
     graphql_non_null_relationships: bool = False
-    #: Optional GraphQL features of every table: upsert, relationFilters, relationOrder, nestedInserts,
-    #: groupBy, jsonFilters, fullText, subscriptions. A table's directive, @graphql({"upsert": {"enabled":
-    #: true}}), enables others.
+    #: Optional GraphQL features to enable for every table: upsert, relationFilters, relationOrder,
+    #: nestedInserts, groupBy, jsonFilters, fullText, subscriptions. To enable a feature for one table, use
+    #: its directive: @graphql({"upsert": {"enabled": true}}).
     graphql_features: Annotated[frozenset[str], "features"] = frozenset()
     #: Seconds between checks for changes in the database, after which live queries (docs/live.md) run again.
     #: There are no checks while there are no live queries. 0 turns live queries and WebSockets off.
@@ -276,15 +276,15 @@ class Project:
     #: Maximum number of live queries and WebSockets of a caller in each process. A caller is identified by
     #: its role and the sub claim of its token or, if there is no sub, its address.
     live_subscriptions_per_caller: Positive = 100
-    #: Request headers that the statements of live queries cannot read, such as x-forwarded-for or sec-*.
+    #: Request headers that are hidden from the statements of live queries, such as x-forwarded-for or sec-*.
     #: Requests that differ only in these headers share a result.
     live_ignored_headers: Annotated[Names, "header_names"] = (
         *("accept-encoding", "accept-language", "baggage", "cache-control", "connection", "dnt"),
         *("keep-alive", "last-event-id", "pragma", "priority", "sec-*", "te", "traceparent"),
         *("tracestate", "user-agent", "x-request-id"),
     )
-    #: Callers' statements to log, with $1 ... for values and the request's id: no, errors (failed
-    #: statements), slow (failed, or taking log-query-threshold seconds or longer) or all.
+    #: Callers' statements to log: no, errors (failed statements), slow (failed, or taking log-query-threshold
+    #: seconds or longer) or all. Values are logged as $1, $2, ...; each log line contains the request's id.
     log_query: Literal["no", "errors", "slow", "all"] = "no"
     log_query_threshold: Seconds = 0.5
     #: Whether callers' statements begin with a sqlcommenter comment (application, request_id, route and
@@ -333,9 +333,9 @@ class Project:
 class Webhooks:
     """Signed notifications of events.
 
-    This section turns webhooks on, even if it is empty. A key of this section in the environment does the
-    same. Webhooks need the schema "webhooks". "dataapi migrate" creates it, as does the daemon at startup if
-    its role has the privilege. Without the schema the APIs work, and /ready reports the problem.
+    This section turns webhooks on, even if it is empty, as does an environment variable for one of its keys.
+    Webhooks need the schema "webhooks". "dataapi migrate" creates this schema, as does the daemon at startup
+    if its role has the privilege. If the schema "webhooks" is missing, /ready reports the problem.
     """
 
     #: Connection string of the database that stores endpoints, events and deliveries. Empty: the
@@ -371,7 +371,8 @@ class Webhooks:
     #: Event types for row changes (webhooks.watch), such as v1.shop.order. "dataapi webhooks types add"
     #: adds types while daemons run.
     row_change_types: Annotated[Names, "event_types"] = ()
-    #: Days of failed attempts after which an endpoint is disabled. 0: never. Its owner can enable it again.
+    #: Days of failed attempts after which an endpoint is disabled. 0: never. The endpoint's owner can enable
+    #: it again.
     disable_after: Count = 5
     #: HTTP proxy for deliveries (CONNECT), such as http://user:password@proxy.example.org:3128. The
     #: receiver's address is checked first, and the proxy connects to the checked address.
@@ -410,13 +411,14 @@ class NotifyChannel:
     #: members. Required.
     #: Example: v1.shop.order
     event_type: Annotated[str, "event_type"] = ""
-    #: Organization of the events: its slug, or the member of the payload that contains the slug. One of the
-    #: two keys is required.
+    #: Organization of the events. Required: either organization (its slug) or organization-member (the member
+    #: of the payload that contains the slug).
     #: Example: acme
     organization: Annotated[str, "slug"] | None = None
     organization_member: str | None = None
-    #: Project of the events: its reference, or the member of the payload that contains the reference. If
-    #: neither key is set, or the member is missing or null, the event belongs to the organization.
+    #: Project of the events. Set project to its reference, or project-member to the member of the payload
+    #: that contains the reference. If neither is set, or the member is missing or null, the event belongs to
+    #: the organization.
     #: Example: abcdefghijklmnopqrst
     project: Annotated[str, "ref"] | None = None
     project_member: str | None = None
@@ -436,10 +438,11 @@ class Settings:
     #: Addresses of the APIs: Twisted endpoint strings, one per line (tcp, tcp6, ssl, unix, systemd). Under
     #: systemd socket activation: systemd:domain=INET:name=http
     listen: Annotated[Names, "some_endpoints"] = ("tcp:8000:interface=127.0.0.1",)
-    #: Addresses of /live, /ready, /metrics, /schema_cache and /reload. They must not be public. Empty: none.
+    #: Private addresses of /live, /ready, /metrics, /schema_cache and /reload; never use public ones. Empty:
+    #: none.
     admin_listen: Annotated[Names, "endpoints"] = ("tcp:8001:interface=127.0.0.1",)
     #: Whether another process may listen on the same TCP ports (SO_REUSEPORT), such as a new daemon that
-    #: starts before the old one ends. Its admin-listen must differ.
+    #: starts before the old one ends. Each daemon needs its own admin-listen address.
     server_reuseport: bool = False
     #: Number of processes that share the listening sockets; auto is one per core.
     workers: Annotated[int, "workers"] = 1
@@ -450,9 +453,9 @@ class Settings:
     #: Projects that must be ready for /ready to return 200: any (one is enough, so that the loss of one
     #: project's database does not take the others offline) or all. /ready?project=REF checks one project.
     ready_requires: Literal["any", "all"] = "any"
-    #: Maximum number of client connections in each process. At the limit, a new connection replaces
-    #: the oldest connection that is idle or has not sent a complete request. If there is none, the new
-    #: connection's request fails with 503.
+    #: Maximum number of client connections in each process. At the limit, a new connection replaces the
+    #: oldest connection that is idle or has not sent a complete request. If no connection can be replaced,
+    #: the new connection's request fails with 503.
     max_connections: Positive = 1000
     #: Maximum number of client connections from one address. Empty: half of max-connections.
     max_connections_per_address: Positive | None = None
@@ -482,8 +485,8 @@ class Settings:
     #: Whether agents may use the database through the Model Context Protocol at /mcp (docs/mcp.md), each with
     #: the privileges of its caller.
     mcp: bool = False
-    #: Whether agents may write: the tools insert_rows, update_rows and delete_rows exist, and functions may
-    #: write. If not, every transaction of an agent is read-only.
+    #: Whether agents may write, with functions and the tools insert_rows, update_rows and delete_rows. If
+    #: not, every transaction of an agent is read-only.
     mcp_writes: bool = False
     webhooks: Webhooks | None = None
     notify: tuple[NotifyChannel, ...] = ()

@@ -211,8 +211,9 @@ def _is_ready(admin_port: int) -> bool:
 def check_catalogues(*catalogues: IEventCatalogue) -> Catalogue:
     """Validate event catalogues, and return their event types together with the bundled ones.
 
-    The daemon checks that schemas are valid, that they accept the examples, and that older versions to render
-    exist. This function also converts each example to the older versions, and validates the results.
+    Like the daemon, this function checks that schemas are valid, that they accept the examples, and that
+    the catalogues contain each older version that a type renders. It also converts each example to the older
+    versions, and validates the results.
 
     :raises zope.interface.Invalid: a catalogue does not provide ``IEventCatalogue``.
     :raises BadEventType: a type is invalid. The daemon would ignore the whole catalogue.

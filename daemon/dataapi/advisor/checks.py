@@ -68,7 +68,7 @@ class SchemaFinding:
 
     @property
     def name(self) -> str:
-        """Name of the finding in ``ignored``."""
+        """Name of the finding, as accepted by ``dataapi advise --ignore``."""
         return f"{self.check}: {self.object}"
 
     @property

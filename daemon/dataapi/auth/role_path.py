@@ -70,7 +70,7 @@ class FilterStep:
 Step = MemberStep | IndexStep | SliceStep | FilterStep
 
 _MAX_LIST_LENGTH = 100
-"""Maximum number of nulls before or after the role in a list that ``claims_with`` creates."""
+"""Maximum number of nulls that ``claims_with`` adds to a list, so that the role has the required index."""
 
 
 def parse_role_path(text: str) -> RolePath:

@@ -4,15 +4,15 @@ Most transactions are one message. Streams and batches use several.
 
 Statements are repeated only after an attempt that changed nothing:
 
-- up to ``RETRIES`` times after a serialization failure or a deadlock (``with_retries``), and more often if
-  the request is a conditional write;
+- after a serialization failure or a deadlock: up to ``RETRIES`` times, for a conditional write up to
+  ``CONDITIONAL_RETRIES`` times (``with_retries``);
 - reads only: on each replica that may serve them, then on the primary (``Replicas.run``);
-- once on the same connection, if a prepared statement is gone or an earlier user left settings behind
+- once on the same connection, if a prepared statement is gone or settings of a previous message remain
   (``Session.run``).
 
-These retries multiply: without replicas, statements are sent at most eight times. After an error that an
-outdated catalog may have caused, a request is planned again, once by ``Engine.execute`` and up to twice by
-``RestHandler.handle``, and the count starts over.
+These retries multiply: statements are sent at most eight times, unless there are replicas or the request is
+a conditional write. After an error that an outdated catalog may have caused, ``Engine.execute`` plans a
+request again once, and ``RestHandler.handle`` up to twice. All retries may then happen again.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class MultiMessageRunner(Runner, Protocol):
         """Run a read-only message and yield the rows of its last statement in batches."""
 
     def open_transaction(self, message: Message) -> AbstractAsyncContextManager[OpenTransaction]:
-        """Begin a transaction. It is rolled back unless the ``async with`` block ends it."""
+        """Begin a transaction. It is rolled back unless the ``async with`` block calls its method ``end``."""
 
 
 class Transactions:

@@ -81,7 +81,7 @@ def add(subcommands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-event-trigger",
         action="store_true",
-        help="do not create the event trigger that announces new tables; send NOTIFY pgrst instead",
+        help="do not create the event trigger that announces new tables: run NOTIFY pgrst yourself",
     )
     parser.add_argument("--print", action="store_true", help="print the SQL instead of running it")
     parser.add_argument("--yes", action="store_true", help="run the SQL without confirmation")

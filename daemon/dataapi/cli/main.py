@@ -259,7 +259,7 @@ class Command:
         return os.EX_OK
 
     def ready(self) -> int:
-        """Check whether the running daemon can serve requests. The exit status is 0 if it can."""
+        """Check the running daemon. The exit status is 0 if the daemon can serve requests."""
         ref = self._options.project
         status, body = self._request_daemon(f"/ready?project={quote(ref)}" if ref else "/ready")
         state = _state(body)

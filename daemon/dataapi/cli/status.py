@@ -37,7 +37,7 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 
 
 class Failed(Exception):
-    """Raised when a command fails. The message contains one sentence or one line per reason."""
+    """Raised when a command fails. The message is a sentence, or several reasons, one per line."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -124,7 +124,7 @@ async def _disallow(store: Store, options: argparse.Namespace) -> Lines:
 
 
 async def _list_organizations(store: Store, _options: argparse.Namespace) -> TextTable:
-    """List organizations and whether they are on the allowlist."""
+    """List organizations and whether they have early access."""
     organizations = await store.directory.organizations()
     rows = [
         (organization.slug, "early-access" if organization.early_access else "-")
@@ -358,7 +358,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     leaf(subcommands, "migrate", _migrate)
     organization = group("organization", "Manage organizations.")
     create = leaf(organization, "create", _create_organization)
-    create.add_argument("--early-access", action="store_true", help="add the organization to the allowlist")
+    create.add_argument("--early-access", action="store_true", help="give the organization early access")
     for parser in (create, leaf(organization, "allow", _allow), leaf(organization, "disallow", _disallow)):
         parser.add_argument(
             "slug", metavar="SLUG", type=_read(slug), help="name of the organization, as in URLs"
@@ -368,7 +368,7 @@ def add(subcommands: Any, common: argparse.ArgumentParser, run: Callable[..., in
     for name, action in (("create", _create_project), ("transfer", _transfer_project)):
         parser = leaf(project, name, action)
         parser.add_argument(
-            "ref", metavar="REF", type=_read(ref), help="reference of the project: 20 letters a-z"
+            "ref", metavar="REF", type=_read(ref), help="project reference (ref): 20 letters a-z"
         )
         _add_organization(parser, required=action is _transfer_project)
     leaf(project, "list", _list_projects)

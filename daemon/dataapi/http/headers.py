@@ -109,7 +109,7 @@ def requested_address(headers: Mapping[str, str], *, secure: bool) -> tuple[str,
     return scheme, host if _HOST.fullmatch(host) else ""
 
 
-# Other characters could inject another header.
+# Only token characters are valid: a line break could inject another header.
 def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 

@@ -95,9 +95,8 @@ NO_CONTEXT = RequestContext()
 def server_timing(started: float, facts: Iterable[Fact], ended: float, *, failed: bool) -> str:
     """Return the value of ``Server-Timing``: stages in order, in milliseconds.
 
-    The times of repeated stages, as in a batch, are added up. The end of a successful statement is the end
-    of a stage ``transaction``.
-    See docs/reference/rest.md, Headers.
+    The times of repeated stages, as in a batch, are added up. A stage ``transaction`` ends with each
+    successful round trip to PostgreSQL. See docs/reference/rest.md, Headers.
 
     :param failed: whether the request failed in its current stage.
     """

@@ -1,4 +1,4 @@
-"""Creates the components of a process: projects, the site, and webhooks (imported late)."""
+"""Creates the components of a process: projects, the site, and webhooks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class LazyWebhooks:
 
     Importing the code and loading the event catalogue takes a third as long as the rest of startup.
 
-    :param retries: whether this process retries creating the schema if the role lacked the privilege. Other
-        processes wait until the schema exists.
+    :param retries: whether to retry creating the schema if the role lacked the privilege. If false, later
+        attempts only check whether the schema exists.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ProcessAssembly:
         self._successions: dict[tuple[str | None, ...], Succession] = {}
 
     def project(self, settings: Project) -> ProjectPart:
-        """Create a project. It copies the ``Succession`` of the previous project with the same servers."""
+        """Create a project. If its servers are unchanged, it remembers which of them was promoted last."""
         servers = settings.ref, settings.db_uri, settings.db_read_uri
         previous = self._successions.get(servers)
         part = ProjectPart(

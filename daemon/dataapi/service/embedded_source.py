@@ -1,4 +1,4 @@
-"""The source of settings for the embedded PostgreSQL."""
+"""Starts the embedded PostgreSQL, and adds its URI to the settings."""
 
 from __future__ import annotations
 

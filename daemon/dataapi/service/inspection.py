@@ -156,13 +156,13 @@ def inspect_documents(project: Project) -> list[Finding]:
 
 
 def read_catalog(project: Project) -> Catalog:
-    """Read the catalog of the project's database. Blocks, and raises ``ScriptError``."""
+    """Read the catalog of the project's database. Blocks. Raises ``ScriptError`` if a query fails."""
     with connected(project.db_uri) as fetch:
         return _catalog(project, fetch)
 
 
 def read_advice(project: Project) -> list[SchemaFinding]:
-    """Return the advisor's findings about the project's database. Blocks, and raises ``ScriptError``."""
+    """Return the advisor's findings about a database. Blocks. Raises ``ScriptError`` if a query fails."""
     with connected(project.db_uri) as fetch:
         return advise(project, fetch)
 

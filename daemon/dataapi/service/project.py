@@ -140,7 +140,7 @@ class ProjectPart:
             self._listener.leave_server(server)
 
     async def _fetch(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run SQL for the watcher. Fail if the settings are incomplete, so that requests are rejected."""
+        """Run a catalog query. Raises ``DatabaseUnavailable`` if the settings in the database are unknown."""
         if self.settings.settings_error is not None:
             raise DatabaseUnavailable(503, "PGRST002", self.settings.settings_error)
         return await self._pool.fetch(text, values, timeout=REFLECTION_TIMEOUT)

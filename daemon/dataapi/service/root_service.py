@@ -158,7 +158,8 @@ class RootService(Service):
         listener = AdminListener(partial(self._make_admin_site, server))
         self._admin = [accept(self._reactor, bound.as_descriptor, listener) for bound in self._admin_sockets]
         await server.start()
-        gc.enable()  # disabled by the entry point, because nearly everything so far is long-lived
+        # The entry point disabled the collector, because most objects of the startup are long-lived.
+        gc.enable()
         self._serving = True
         _log.info("listening on {listen}", listen=", ".join(settings.listen))
         self._source.announce()

@@ -42,7 +42,7 @@ class SettingsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """Settings from a configuration with existing databases. ``load`` reads it again, and blocks."""
+    """Settings from the configuration alone. ``load`` reads the configuration again, and blocks."""
 
     settings: Settings
     load: Callable[[], Settings]

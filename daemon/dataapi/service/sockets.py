@@ -322,7 +322,7 @@ class Acceptor:
             try:
                 self._reactor.adoptStreamConnection(connection.fileno(), connection.family, self._factory)
             except OSError as error:
-                # Other errors mean that the peer has closed the connection.
+                # Errors not in ``_EXHAUSTED`` mean that the peer has closed the connection.
                 if error.errno in _EXHAUSTED:
                     self._log_exhaustion(error)
                     return False

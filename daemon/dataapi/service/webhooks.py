@@ -82,7 +82,7 @@ WATCH_EVERY = 1.0
 """Seconds between checks of whether other dispatchers are alive."""
 
 WATCH_AFTER = 2 * LONGEST_WAIT
-"""Seconds after a new session until other dispatchers are checked, because they may also be reconnecting."""
+"""Seconds to wait after connecting before checking other dispatchers. They may still be reconnecting."""
 
 LEAVE_WAITS = (0.1, 0.2, 0.4, 0.8)
 """Delays in seconds between attempts to report a lost session. Other dispatchers act after two seconds."""
@@ -94,7 +94,7 @@ MAINTENANCE_TIMEOUT = 600.0
 """Timeout of maintenance statements, in seconds. They may wait for locks and drop large partitions."""
 
 STALLED_AFTER = 15.0
-"""Seconds that the dispatcher may make no progress before webhooks are reported as not ready."""
+"""Seconds that the dispatcher may go without progress before webhooks are reported as not ready."""
 
 STATISTICS_TIMEOUT = 2.0
 """Timeout of the queue statistics, in seconds."""
@@ -115,8 +115,8 @@ class WebhooksPart:
     The APIs are not affected.
 
     :param previous: the ``WebhooksPart`` to replace. Its ``Succession`` is copied.
-    :param retries: whether to retry creating the schema if the role lacked the privilege. Other
-        processes wait until the schema exists.
+    :param retries: whether to retry creating the schema if the role lacked the privilege. If false, later
+        attempts only check whether the schema exists.
     :ivar store: usable while ``reason`` is None.
     """
 
@@ -344,8 +344,8 @@ class WebhooksPart:
     async def _leave(self) -> None:
         """Report that this dispatcher has lost its session but is alive, so that its claims stay valid.
 
-        Without the report, other dispatchers would assume that it has died. A process that stays disconnected
-        for too long reports too late.
+        Without the report, other dispatchers assume after two seconds that it has died, and take over its
+        claims.
         """
         for wait in (*LEAVE_WAITS, 0.0):
             try:
@@ -353,7 +353,7 @@ class WebhooksPart:
             except ApiError:
                 await deferLater(self._reactor, wait)
                 if self._listener.listening:
-                    return  # the new session has joined
+                    return  # the new session has registered the dispatcher
             else:
                 return
 

@@ -90,7 +90,8 @@ class Worker(LineOnlyReceiver):
             "before", "shutdown", lambda: Deferred.fromCoroutine(process.stop())
         )
         await process.start()
-        gc.enable()  # disabled by the entry point, because nearly everything so far is long-lived
+        # The entry point disabled the collector, because most objects of the startup are long-lived.
+        gc.enable()
         self._send({"event": "started", "state": process.known().as_json()})
 
     def _failed(self, failure: Failure) -> None:

@@ -186,7 +186,7 @@ class LineObserver:
         self._debug = settings.log_level == "debug"
 
     def put(self, record: LogRecord) -> None:
-        """Write a record that contains no secrets, such as a request's."""
+        """Write a record without redacting secrets."""
         if self._fields:
             record = replace(record, fields={**record.fields, **self._fields})
         if self._send is None or not self._send(record):

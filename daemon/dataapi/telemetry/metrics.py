@@ -91,7 +91,7 @@ FAMILIES: Mapping[str, Metric] = {
     "dataapi_pool_connects_total": Metric("Database connections opened.", ("project",)),
     "dataapi_pool_cancels_total": Metric("Statements cancelled because the request ended.", ("project",)),
     "dataapi_lane_messages_total": Metric(
-        "Messages on shared connections, by outcome: shared, or returned (run on their own connection).",
+        "Messages for shared connections, by outcome: shared, or returned (run on another connection).",
         ("project", "outcome"),
     ),
     "dataapi_lane_in_progress": Metric("Messages in progress on shared database connections.", ("project",)),

@@ -234,11 +234,11 @@ class Reloaded:
 
 
 class ReloadError(Exception):
-    """Raised when something besides the catalog cannot be reloaded."""
+    """Raised when a project cannot reload data other than its catalog, such as keys."""
 
 
 class DaemonControl(Protocol):
-    """Operations of the admin listener and signal handlers, on this process or on all workers."""
+    """Operations for the admin listener and signal handlers. They apply to this process or to all workers."""
 
     async def state(self) -> DaemonState:
         pass

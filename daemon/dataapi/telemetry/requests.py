@@ -20,7 +20,7 @@ class CompletedRequest(NamedTuple):
     :ivar status: response status; 499 if the client disconnected first.
     :ivar seconds: time from the last byte of the request to the end of the response.
     :ivar size: length of the response body in bytes.
-    :ivar project: reference of the project, or "".
+    :ivar project: project reference, or "".
     :ivar code: error code, or "". GraphQL reports most errors with status 200.
     :ivar began: when the last byte of the request was read, by ``time.perf_counter``.
     """

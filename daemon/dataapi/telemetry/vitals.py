@@ -49,7 +49,7 @@ def _no_webhooks() -> WebhooksState | None:
 class Vitals:
     """State of one process.
 
-    :ivar webhooks: returns None if webhooks are disabled.
+    :ivar webhooks: returns the state of webhooks, None if they are disabled.
     :ivar workers: last report of the parent process, or None if the daemon is a single process.
     """
 

@@ -351,7 +351,7 @@ class Pipeline:
         try:
             self._observe(observed)
         except Exception:
-            _log.failure("the request could not be observed", request_id=routed.request.id)
+            _log.failure("a completed request could not be recorded", request_id=routed.request.id)
 
 
 async def _reply(routed: RoutedRequest) -> Reply | None:

@@ -282,7 +282,10 @@ class GraphQLSession:
         self.close(*messages.RESTART, cancels=False)
 
     def close(self, code: int, reason: str, *, cancels: bool = True) -> None:
-        """Cancel subscriptions, or with ``cancels`` all operations. Close the connection afterwards."""
+        """Cancel subscriptions, and close the connection after the other operations have ended.
+
+        ``cancels`` also cancels the other operations.
+        """
         self._closing = self._closing or (code, messages.fitting(reason))
         self._drop(*(self._operations.values() if cancels else self._subscriptions))
         self._close_if_idle()

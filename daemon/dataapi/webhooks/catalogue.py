@@ -72,7 +72,7 @@ def compile_schema(event_type: EventType) -> CompiledSchema:
 class Catalogue:
     """Event types, sorted by name.
 
-    :raises BadEventType: a type is invalid, a duplicate, or refers to an unknown older type.
+    :raises BadEventType: a type is invalid or a duplicate, or the older version that it renders is missing.
     """
 
     def __init__(self, event_types: Iterable[EventType] = ()) -> None:

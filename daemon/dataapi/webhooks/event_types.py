@@ -1,7 +1,7 @@
-"""Event types of catalogues, and the members of every payload.
+"""Event types, and the members that every payload contains.
 
-Types have the form ``v<N>.<area>.<name>``. A change that breaks receivers needs a new version. During the
-transition, both versions are sent (docs/reference/webhooks.md, Versions).
+Types have the form ``v<N>.<area>.<name>``. A change that breaks receivers needs a new version ``N``. During
+the transition, both versions are sent (docs/reference/webhooks.md, Versions).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Payload: TypeAlias = Mapping[str, Any]
 TYPE = re.compile(r"v([1-9][0-9]{0,3})(?:\.[a-z][a-z0-9_]*){2,}")
 
 MAX_WATCHED_LENGTH = 56
-"""Maximum length of a row change type. Trigger names contain the type."""
+"""Maximum length of an event type for row changes. Trigger names contain the event type."""
 
 ORGANIZATION = {"type": "string", "pattern": r"^[A-Za-z0-9_-]+$"}
 PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
@@ -24,9 +24,9 @@ PROJECT = {"type": "string", "pattern": "^[a-z]{20}$"}
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """Converts payloads to an older type.
+    """Converts payloads to an older version of their event type.
 
-    :ivar type: the older type.
+    :ivar type: the older version, such as ``v1.shop.order``.
     :ivar render: converts a payload. The function must be pure and fast.
     """
 
@@ -40,7 +40,7 @@ class EventType:
 
     :ivar schema: JSON Schema (2020-12) of the complete payload.
     :ivar example: a valid payload, used for test events.
-    :ivar renders: the older type that is also sent, if any.
+    :ivar renders: conversion to an older version that is also sent, or None.
     """
 
     type: str
@@ -113,7 +113,7 @@ def row_change(event_type: str, description: str, row: Mapping[str, Any] | None 
 
 
 def any_payload(event_type: str, description: str) -> EventType:
-    """Return an event type for organizations and projects with arbitrary members in its payload."""
+    """Return an event type whose payload may have any members. Its events may belong to a project."""
     schema = _schema({**PROJECT, "type": ["string", "null"]}, {})
     return EventType(event_type, description, schema, complete_payload({}, "acme", None))
 

@@ -23,7 +23,7 @@ class IEventCatalogue(Interface):
     """A list of event types."""
 
     def event_types() -> Iterable[EventType]:
-        """Return the event types. The result must not change."""
+        """Return the event types. All calls must return the same types."""
 
 
 class IEventPublisher(Interface):

@@ -202,7 +202,7 @@ class Event:
     """An endpoint's copy of an event. Receivers deduplicate events by ``id``.
 
     :ivar payload: None if it was deleted.
-    :ivar rendered_from: newer type of ``payload``, if it has not been converted to ``type`` yet.
+    :ivar rendered_from: type of ``payload`` if it must still be converted to ``type``, an older version.
     """
 
     id: UUID
@@ -338,7 +338,7 @@ class DueWork:
         when the event is published, or the test or retry is requested.
     :ivar body: bytes to sign and send. None if ``payload`` must first be converted to ``event_type`` and
         stored with ``Queue.rendered``.
-    :ivar rendered_from: type of ``payload``, newer than ``event_type``.
+    :ivar rendered_from: type of ``payload`` if ``event_type`` is an older version of it.
     :ivar previous_secret: previous signing secret during the grace period of a rotation.
     :ivar traceparent: trace context of the request that published the event, or "".
     """

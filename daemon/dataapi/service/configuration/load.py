@@ -185,7 +185,7 @@ def key_mistakes(values: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[st
     if values.get("require_api_key", True) and not authenticates:
         expected = (
             "all requests would be rejected: expected jwt-secret, publishable-keys or secret-keys "
-            "(dataapi keys generates them), or require-api-key = no"
+            "(to generate them, run dataapi keys), or require-api-key = no"
         )
         yield "require-api-key", expected, GENERATED
 

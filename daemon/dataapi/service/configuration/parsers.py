@@ -178,7 +178,7 @@ notify_channel = checked(
     lambda value: 0 < len(value.encode()) <= _LONGEST_NAME and "\0" not in value,
     f"expected the name of a channel, of at most {_LONGEST_NAME} bytes",
 )
-"""Parses the name of a channel. Any name is valid, because other programs choose it."""
+"""Parses the name of a channel. Other programs choose it, so every name that PostgreSQL accepts is valid."""
 
 
 def jwt_secret(value: str) -> str:

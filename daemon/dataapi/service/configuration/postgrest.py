@@ -264,7 +264,7 @@ class _Translation:
 
 
 def _switch(value: str) -> bool | None:
-    """Parse a boolean as PostgREST does: ignore characters other than letters, or accept a number."""
+    """Parse a boolean as PostgREST does: ``true`` or ``false``, ignoring all but letters, or a number."""
     letters = "".join(filter(str.isalpha, value)).lower()
     if letters in ("true", "false"):
         return letters == "true"

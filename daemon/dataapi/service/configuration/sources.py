@@ -196,9 +196,9 @@ def _right_sections(name: str) -> str:
 
 
 def _check_written(value: str) -> None:
-    """Reject quotes and comments that other formats would strip from a value.
+    """Reject quotes around a value and ``#`` after it, because INI files do not strip them.
 
-    :raises InvalidValue: the message contains the character, and suggests a file for such a value.
+    :raises InvalidValue: with a message that suggests a file if the characters belong to the value.
     """
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         raise InvalidValue(
@@ -213,7 +213,7 @@ def _invalid(entry: Entry, error: InvalidValue, *, secret: bool) -> Mistake:
     mistake = entry.mistake(str(error), secret=secret or entry.value.startswith("@/"))
     unreadable = error.__cause__
     if entry.key in GENERATED and unreadable and isinstance(unreadable.__cause__, FileNotFoundError):
-        expected = f"{mistake.expected} (dataapi keys generates its content)"
+        expected = f"{mistake.expected} (to generate it, run dataapi keys)"
         return replace(mistake, expected=expected, lacks=(entry.key,))
     return mistake
 

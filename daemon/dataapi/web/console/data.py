@@ -74,7 +74,7 @@ class ProjectData:
     async def schema(self, request: Request, caller: Caller) -> bytes:
         """Return the part of the schema that is visible to the caller's role, as JSON.
 
-        :raises ApiError: the APIs would also reject the request, or descriptions are disabled.
+        :raises ApiError: 404 if ``openapi-mode`` hides the schema, or the error of the pre-request function.
         """
         catalog = catalog_for(self._catalog(), caller)
         if caller.role == SERVICE_ROLE:
@@ -119,8 +119,7 @@ class ProjectData:
     async def health(self, request: Request, caller: Caller) -> dict[str, Any]:
         """Return the state of the project, its pool in this process, and its slow requests.
 
-        If the database is unavailable, the pre-request function is skipped, because the page is then needed
-        most.
+        If the database is unavailable, the pre-request function is skipped, so that the state is available.
 
         :raises ApiError: 403 if the caller is not ``service_role``, or the error of the pre-request function.
         """

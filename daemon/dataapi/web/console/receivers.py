@@ -132,7 +132,9 @@ def signature_problem(secret: str, headers: Mapping[str, str], body: bytes, now:
 
 
 def address(host: str, peer: str, name: str) -> str:
-    """Return a receiver's URL for the daemon. It contains an IP address, because names are rejected.
+    """Return the URL that the daemon sends a test receiver's webhooks to.
+
+    Its host is an IP address, because the daemon rejects endpoints on ``localhost``.
 
     :param host: ``Host`` header of a request from this machine.
     :param peer: address of the client.

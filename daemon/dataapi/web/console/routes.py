@@ -1,4 +1,4 @@
-"""The routes of the console: its page, its files, and the data for its own pages."""
+"""The routes of the console: its HTML page, its files, and the data that the page displays."""
 
 from __future__ import annotations
 

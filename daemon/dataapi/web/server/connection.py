@@ -236,7 +236,7 @@ class ClientConnection(Protocol):
             self._interim_sent = True
 
     def begin_feed(self, feed: Feed) -> bool:
-        """Start a feed and stop the timer, because feeds disconnect slow clients.
+        """Start a feed. A feed disconnects slow clients itself, so stop the connection's timer.
 
         Return False if there are too many feeds.
         """

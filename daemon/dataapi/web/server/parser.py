@@ -40,7 +40,7 @@ _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)+")
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
 _LINE_FOR_LLHTTP = b"POST / HTTP/1.1"
-"""Replaces the request line, because llhttp rejects unknown methods and accepts other versions of HTTP."""
+"""Request line for llhttp, because llhttp rejects unknown methods. ``_REQUEST_LINE`` parses the client's."""
 
 
 class Head(NamedTuple):
@@ -171,7 +171,7 @@ class RequestParser:
         try:
             self._llhttp.feed_data(received)
         except HttpParserUpgrade:
-            # Otherwise, llhttp would treat the body as data of the other protocol.
+            # Parse without the ``Upgrade`` header. Otherwise, llhttp would not parse the body as HTTP.
             ordinary = self._parsed_headers(_UPGRADE.sub(b"", received))
             if headers.get("upgrade", "").lower() == WEBSOCKET:
                 ordinary["upgrade"] = WEBSOCKET

@@ -105,7 +105,7 @@ class ServerRequest:
     """A request while it is received and handled. The pipeline creates an immutable ``Request`` from it.
 
     :ivar limit: maximum size of the body in bytes.
-    :ivar routed: the routed head, if it was checked before the body was received.
+    :ivar routed: result of routing, if the request was routed before its body was received.
     :ivar handling: Deferred of the handler, cancelled when the client disconnects.
     """
 
@@ -424,4 +424,4 @@ class OutgoingData:
         self._full = True
 
     def stopProducing(self) -> None:  # noqa: N802 - twisted's name
-        """Do nothing, because the transport also reports the loss to the connection itself."""
+        """Do nothing, because ``connectionLost`` handles the loss of the connection."""

@@ -94,7 +94,10 @@ class ApiSite(Factory):
         return [b"http/1.1"]
 
     def buildProtocol(self, addr: Any) -> Protocol:  # noqa: N802 - twisted's name
-        """Return the protocol of a connection. Far above the limit, it closes the connection immediately."""
+        """Return the protocol of a new connection.
+
+        The protocol closes it immediately if ``_MAX_CROWDED`` connections above the limit are open.
+        """
         peer = address_of(addr)
         if (
             self._crowded >= _MAX_CROWDED

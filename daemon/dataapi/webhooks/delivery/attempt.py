@@ -46,7 +46,7 @@ _DATA_EXCEPTION = "22"
 """SQLSTATE class of data exceptions."""
 
 Render: TypeAlias = Callable[[str, str, Mapping[str, Any]], Mapping[str, Any]]
-"""Converts a payload. The arguments are the published type, the older type and the published payload."""
+"""Converts a payload to an older version. Arguments: published type, older type, published payload."""
 
 
 class DeliveryCounters:
@@ -183,7 +183,10 @@ class DeliveryRunner:
             self._tracing.end(span, attributes)
 
     async def _body(self, work: DueWork) -> bytes:
-        """Convert the payload to an older type and store it, so that all attempts send the same bytes."""
+        """Convert the payload to the older version ``work.event_type``.
+
+        The result is stored, so that all attempts send the same bytes.
+        """
         published = read_payload(work.payload or "{}")
         payload = self._render(work.rendered_from or work.event_type, work.event_type, published)
         try:
@@ -275,8 +278,8 @@ class AttemptSender:
     async def send(self, attempt: Attempt) -> AttemptOutcome:
         """Make an attempt. Cancelling it closes the connection.
 
-        The attempt succeeds if a complete 2xx response arrives before the deadline. A body that exceeds the
-        recorded size may be incomplete. If a shorter response is cut off, the outcome contains the partial
+        The attempt succeeds if a complete 2xx response arrives before the deadline. A body is read only up to
+        ``response.MAX_BODY`` bytes. If the connection is lost before that, the outcome contains the partial
         response and an error.
         """
         exchange = _Exchange(self._now())
@@ -313,8 +316,8 @@ class AttemptSender:
         addresses = await self._address_check.addresses(destination)
         connection = await self._connections.get(destination, addresses)
         if self._clock.seconds() >= deadline:
-            # If the process was suspended, this runs before the timeout, and another daemon may hold the
-            # lease.
+            # If the process was suspended, this code can run before the overdue timeout. Another daemon may
+            # already have claimed the attempt.
             connection.drop()
             raise _DeadlineExceeded
         exchange.connection, exchange.signed_at = connection, self._now()

@@ -20,20 +20,20 @@ AHEAD = 0.1
 """Seconds of work to claim in advance for a fast endpoint. A claim takes less time."""
 
 MAX_AHEAD = 256
-"""Maximum number of attempts to claim in advance, for one endpoint and in total."""
+"""Maximum number of attempts that are claimed before they can begin, per endpoint and in total."""
 
 DEFAULT_LIMIT = 1
 """Number of attempts to claim for an idle endpoint, and its initial limit of attempts in flight."""
 
 MAX_IDLE_ENDPOINTS = 10_000
-"""Maximum number of idle endpoints to remember. The least recently used ones are forgotten."""
+"""Maximum number of idle endpoints whose limits and pace are kept. The least recently used are dropped."""
 
 _Key: TypeAlias = tuple[UUID, str]
 """Key of a queue: endpoint and host, because an endpoint's host may change."""
 
 
 class _Pace(Enum):
-    """Speed of an endpoint, in order of precedence within an organization."""
+    """Whether an endpoint is new, slow or fast. An organization's attempts begin in this order."""
 
     NEW = auto()
     SLOW = auto()
@@ -67,7 +67,7 @@ class _Share:
 
 
 _Shares: TypeAlias = Mapping[_Pace, tuple[_Share, ...]]
-"""The limits that apply to an attempt, by the speed of its endpoint when the attempt begins."""
+"""The limits that apply to an attempt, by the pace of its endpoint when the attempt begins."""
 
 
 def _shares(slow: int, slow_and_new: int, every: int, reserve: int) -> _Shares:
@@ -89,9 +89,11 @@ def _count(shares: Iterable[_Share], organization: str, change: int) -> None:
 
 @dataclass(slots=True, eq=False)
 class _HostQueue:
-    """A host, its number of remembered endpoints, and its number of waiting attempts by endpoint speed.
+    """A host that receives attempts.
 
-    Blocked endpoints wait until another attempt to this host ends.
+    :ivar endpoints: number of busy and recently used endpoints on the host.
+    :ivar waiting: number of claimed attempts that have not begun, by their endpoint's pace.
+    :ivar blocked: endpoints that wait until another attempt to the host ends.
     """
 
     name: str
@@ -103,9 +105,11 @@ class _HostQueue:
 
 @dataclass(slots=True, eq=False)
 class _OrganizationQueue:
-    """An organization, its remembered endpoints, and its number of waiting attempts by endpoint speed.
+    """An organization with attempts.
 
-    Endpoints in ``ready`` take turns beginning attempts.
+    :ivar waiting: number of claimed attempts that have not begun, by their endpoint's pace.
+    :ivar endpoints: busy and recently used endpoints.
+    :ivar ready: endpoints that take turns beginning attempts.
     """
 
     name: str
@@ -118,9 +122,9 @@ class _OrganizationQueue:
 
 @dataclass(slots=True, eq=False)
 class _EndpointQueue:
-    """An endpoint's attempts to reach a host.
+    """An endpoint's attempts that are sent to one host.
 
-    :ivar last: duration of the last attempt, or age of the oldest attempt in flight if that is longer.
+    :ivar last: duration of the last ended attempt, or the age of the oldest attempt in flight if greater.
     :ivar in_flight: start and limits of each attempt in flight, oldest first.
     :ivar more: whether the database may have more due work.
     """
@@ -137,7 +141,7 @@ class _EndpointQueue:
 
     @property
     def pace_at_host(self) -> _Pace:
-        """Pace for the host's limits. The only endpoint of a host is treated as fast."""
+        """Pace that selects the host's limits. A host's only endpoint counts as fast: it slows no others."""
         return self.pace if self.host.endpoints > 1 else _Pace.FAST
 
     @property

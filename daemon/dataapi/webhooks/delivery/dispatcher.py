@@ -137,7 +137,7 @@ class Dispatcher:
 
     @property
     def stalled(self) -> float:
-        """Seconds since the last claim that unrecorded outcomes did not prevent, or 0 before the start."""
+        """Seconds since the last claim, or 0 before the start. Unrecorded outcomes block claims."""
         return 0.0 if self._last_progress is None else float(self._clock.seconds() - self._last_progress)
 
     def start(self) -> None:

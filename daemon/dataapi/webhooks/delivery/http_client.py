@@ -211,7 +211,7 @@ class ReceiverConnections:
         """Return a connection to one of the checked addresses.
 
         :raises ConnectError: all connections failed.
-        :raises AddressRefused: a connection was made to a different address.
+        :raises AddressRefused: the peer of a connection has an address that was not checked.
         """
         candidates = tuple(filter(self._route.can_reach, addresses))[:MAX_ADDRESSES]
         if not candidates:

@@ -31,7 +31,7 @@ MAX_BATCH = 256
 """Maximum number of outcomes in a batch. A full batch is recorded immediately."""
 
 RETRY_AFTER = 0.5
-"""Seconds to wait before recording again after an error."""
+"""Seconds to wait after an error before recording outcomes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ class _Unrecorded:
 class Outcomes:
     """Records outcomes in batches, one statement at a time.
 
-    Outcomes are retained while the database is unavailable. If another daemon claims the work meanwhile, the
-    outcome is rejected because of its fencing token. Outcomes that the database rejects are retried one by
-    one until their leases end.
+    Outcomes are retained while the database is unavailable. If another daemon claims an attempt in the
+    meantime, the fencing token makes the database discard this daemon's outcome. If recording a batch fails,
+    its outcomes are retried one by one until their leases end.
 
-    :param recorded: called with the recorded attempts and the number of rejected or lost outcomes.
+    :param recorded: called with the recorded attempts and the number of discarded or lost outcomes.
     :ivar blocked: whether outcomes are waiting for the database.
     """
 

@@ -35,7 +35,7 @@ class Unresolvable(Exception):
 
 
 class AddressRefused(Exception):
-    """Raised when an address is reserved, or a connection was made to a different address."""
+    """Raised when an address is reserved, or a connection's peer has an address that was not checked."""
 
 
 class Resolver(Protocol):

@@ -1,4 +1,4 @@
-"""Incremental parsing of responses from receivers (RFC 9112), up to the recorded size."""
+"""Incremental parser for responses from receivers (RFC 9112). The size of recorded bodies is limited."""
 
 from __future__ import annotations
 

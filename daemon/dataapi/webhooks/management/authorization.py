@@ -143,10 +143,10 @@ async def authorize(
     operator: bool = False,
     allows_operator: bool = False,
 ) -> tuple[TokenAccess, Scope]:
-    """Return the token's access, and the requested scope.
+    """Return the access that the request's token grants, and the requested scope.
 
     :param refs: additional projects to look up for ``TokenAccess.projects``.
-    :param allows_operator: whether an operator's token is accepted without the permission.
+    :param allows_operator: whether an operator's token is accepted even if it lacks ``permission``.
     :raises ManagementError: see docs/reference/webhooks.md, Scopes and tokens.
     """
     token = bearer_token(request)

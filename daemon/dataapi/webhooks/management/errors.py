@@ -28,7 +28,7 @@ class ErrorCode(Enum):
     INVALID_SLUG = (
         400,
         "bad_request.invalid_slug",
-        "The organization's slug may contain only letters, digits, hyphens and underscores.",
+        "A slug may contain only letters, digits, hyphens and underscores.",
     )
     INVALID_REF = (
         400,
@@ -49,7 +49,7 @@ class ErrorCode(Enum):
     URL_UNRESOLVABLE = (
         400,
         "bad_request.endpoint.url.unresolvable",
-        "The URL's host has no address, or could not be resolved in time.",
+        "The URL's host has no address, or was not resolved in time.",
     )
     TEST_DISABLED = (
         400,
@@ -77,15 +77,27 @@ class ErrorCode(Enum):
     NO_ORGANIZATION = 404, "not_found.organization", "The organization does not exist."
     NO_PROJECT = 404, "not_found.project", "The project does not exist, or belongs to another organization."
     NO_TOKEN = 404, "not_found.token", "The organization has no valid token with this identifier."
-    NO_ENDPOINT = 404, "not_found.endpoint", "The scope has no such endpoint."
-    NO_EVENT = 404, "not_found.event", "The scope has no such event, or it has expired."
-    NO_DELIVERY = 404, "not_found.delivery", "The scope has no such delivery, or it has expired."
+    NO_ENDPOINT = 404, "not_found.endpoint", "The endpoint does not exist in this organization or project."
+    NO_EVENT = (
+        404,
+        "not_found.event",
+        "The event has expired or does not exist in this organization or project.",
+    )
+    NO_DELIVERY = (
+        404,
+        "not_found.delivery",
+        "The delivery has expired or does not exist in this organization or project.",
+    )
     WRONG_METHOD = (
         405,
         "method_not_allowed",
         "The path does not support the method. `Allow` lists the supported methods.",
     )
-    TOO_MANY_ENDPOINTS = 409, "conflict.endpoint.limit", "The scope has the maximum number of endpoints."
+    TOO_MANY_ENDPOINTS = (
+        409,
+        "conflict.endpoint.limit",
+        "The organization or project has the maximum number of endpoints.",
+    )
     ORGANIZATION_EXISTS = (
         409,
         "conflict.organization.exists",
@@ -95,7 +107,7 @@ class ErrorCode(Enum):
     KEY_USED = (
         409,
         "conflict.idempotency_key.used",
-        "The idempotency key was used with a different request within the last 24 hours.",
+        "The idempotency key was used with a different request within 24 hours.",
     )
     KEY_UNANSWERED = (
         409,
@@ -111,7 +123,7 @@ class ErrorCode(Enum):
         "The endpoint had too many tests and retries in a minute. Retry after the time in `Retry-After`.",
     )
     HEADERS_TOO_LARGE = 431, "request_header_fields_too_large", "The headers are too long."
-    INTERNAL = 500, "internal_server_error", "An internal error occurred. The log contains the details."
+    INTERNAL = 500, "internal_server_error", "An internal error. The log contains the details."
     UNAVAILABLE = (
         503,
         "service_unavailable",
@@ -120,7 +132,7 @@ class ErrorCode(Enum):
     TIMEOUT = (
         504,
         "gateway_timeout",
-        "The request took too long, or no database connection became available in time.",
+        "The request or the wait for a database connection took too long.",
     )
 
 
@@ -163,11 +175,11 @@ class IssueCode(StrEnum):
     LENGTH = "length", "The text, list or object is too long or too short."
     PARAMETER = "parameter", "The query parameter is unknown, repeated or invalid."
     PAYLOAD = "payload", "The payload does not match the schema of the event type."
-    REQUIRED = "required", "The member is missing."
-    RESERVED = "reserved", "The member is reserved for the service."
+    REQUIRED = "required", "The body lacks a required member."
+    RESERVED = "reserved", "Clients cannot set this member of the request body."
     RESERVED_ADDRESS = "reserved_address", "The host has a reserved address."
     TYPE = "type", "The value has the wrong type."
-    UNKNOWN = "unknown", "The member is unknown."
+    UNKNOWN = "unknown", "The body contains an unknown member."
     UNRESOLVABLE = "unresolvable", "The host has no address."
     VALUE = "value", "The value is not allowed."
 

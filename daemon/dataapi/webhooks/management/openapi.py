@@ -52,7 +52,7 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, Schema]] = {
     "endpoint_id": ("The endpoint.", resources.IDENTIFIER),
     "delivery_id": ("The delivery.", resources.IDENTIFIER),
     "event_id": (
-        "Identifier of the published event, or of an endpoint's copy.",
+        "Identifier returned to the publisher, or the webhook-id of one endpoint's copy of the event.",
         resources.IDENTIFIER,
     ),
     "token_id": ("The token.", resources.IDENTIFIER),

@@ -69,7 +69,7 @@ class ManagementOperation:
     :ivar path: path after the organization or project, or the whole path if ``scoped`` is False.
     :ivar permission: required permission, or None if no token is required.
     :ivar custom_checks: whether the handler checks the request itself.
-    :ivar allows_operator: whether an operator's token is accepted without the permission.
+    :ivar allows_operator: whether an operator's token is accepted even if it lacks ``permission``.
     :ivar returns_location: whether the response has a ``Location`` header.
     :ivar body_optional: whether an empty body is equivalent to ``{}``.
     :ivar errors: errors that the other attributes do not imply.

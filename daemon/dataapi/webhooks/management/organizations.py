@@ -40,7 +40,7 @@ _operation = partial(ManagementOperation, permission=READ, scoped=False, operato
 
 
 @_operation(
-    "GET", ORGANIZATIONS, "List organizations, by slug", status=200,
+    "GET", ORGANIZATIONS, "List organizations, sorted by slug", status=200,
     response=resources.many("organization", linked=True), parameters=listing.OFFSETS,
 )  # fmt: skip
 async def list_organizations(context: OperationContext, request: AuthorizedRequest) -> OperationResult:
@@ -94,7 +94,7 @@ async def delete_organization(context: OperationContext, request: AuthorizedRequ
 
 
 @_operation(
-    "GET", PROJECTS, "List an organization's projects, by reference", status=200,
+    "GET", PROJECTS, "List an organization's projects, sorted by reference", status=200,
     response=resources.many("project", linked=True), parameters=listing.OFFSETS,
 )  # fmt: skip
 async def list_projects(context: OperationContext, request: AuthorizedRequest) -> OperationResult:

@@ -65,8 +65,8 @@ async def _publish(context: OperationContext, request: Request) -> OperationResu
 def _events(context: OperationContext, documents: list[tuple[str, Any]], exact: list[Any]) -> list[NewEvent]:
     """Return the events in the documents.
 
-    ``documents`` contains pairs of JSON pointer and document. ``exact`` contains the documents with exact
-    numbers.
+    ``documents`` contains pairs of JSON pointer and document. ``exact`` contains the same documents,
+    parsed without rounding numbers to floats.
 
     :raises ManagementError: with up to 20 issues.
     """

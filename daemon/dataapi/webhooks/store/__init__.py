@@ -18,7 +18,7 @@ from dataapi.webhooks.store.stored_responses import StoredResponses
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The components of a database's store."""
+    """Objects that access the tables of the schema ``webhooks``."""
 
     stored_responses: StoredResponses
     directory: Directory

@@ -140,9 +140,9 @@ class Endpoints:
         return tuple(deleted)
 
     async def delete_payload(self, scope: Scope, event: UUID) -> int:
-        """Delete an event's payload and responses from the history and the queue.
+        """Delete an event's payload, and the responses to it, from the history and the queue.
 
-        Pending attempts are skipped, except those in flight.
+        Pending attempts are recorded as skipped, unless they are in flight.
 
         :param event: identifier of one copy of the event, or of the published event to delete all copies.
         :return: number of copies in the scope. An organization's scope includes its projects.

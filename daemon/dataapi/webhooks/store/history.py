@@ -131,7 +131,7 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 class MaintenanceResult:
     """Numbers of created and dropped partitions, and of deleted events and idempotency keys.
 
-    ``removed`` is the number of deleted attempts and deliveries of deleted endpoints.
+    ``removed`` is the number of rows of the queue and history that belonged to deleted endpoints.
     """
 
     created: int

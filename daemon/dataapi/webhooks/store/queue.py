@@ -84,7 +84,7 @@ class Queue:
         :param limits: maximum number of attempts by endpoint, instead of ``per_endpoint``. 0 excludes an
             endpoint.
         :param full: organizations whose endpoints are excluded, except the endpoints in ``limits``.
-        :param holder: number of the caller's dispatcher if its session has joined (``join_statement``).
+        :param holder: number of the caller's dispatcher if its session has run ``join_statement``.
         """
         limits = limits or {}
         limited = [str(identifier) for identifier in limits]
@@ -147,7 +147,7 @@ class Queue:
         return result
 
     async def rendered(self, event: UUID, payload: Mapping[str, Any]) -> bytes:
-        """Store the rendered payload of an older version and return the body to send.
+        """Store a payload that was converted to an older version of its type. Return the body to send.
 
         A payload that is already stored is not replaced.
 
@@ -200,7 +200,8 @@ class Queue:
 def join_statement(number: int) -> str:
     """Return SQL that registers a dispatcher for the duration of its session.
 
-    The lock is shared, so that it does not wait for an earlier session that has not timed out yet.
+    The session holds a shared advisory lock. An exclusive lock would wait until an earlier session of the
+    dispatcher times out.
     """
     return (
         f"select pg_catalog.pg_advisory_lock_shared(723614825, {number:d});"

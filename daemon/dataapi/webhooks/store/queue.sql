@@ -249,7 +249,7 @@ select extract(epoch from least(
 ) - now())::float8;
 
 -- name: leave
--- Does nothing if another session of the dispatcher has joined in the meantime.
+-- Does nothing if another session has registered the dispatcher in the meantime.
 delete from webhooks.dispatcher
 where number = $1 and pg_catalog.pg_try_advisory_xact_lock(723614825, number);
 

@@ -41,7 +41,7 @@ class KeyReused(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """Raised when the first request is still running or was interrupted, so its outcome is unknown."""
+    """Raised when an earlier request with the key is still running, or was interrupted."""
 
 
 class StoredResponses:
