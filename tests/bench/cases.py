@@ -235,8 +235,8 @@ BY_KEY = graphql(
 CASES = (
     BY_KEY,
     graphql(
-        "the same signed in, row level security", OWNED, '{"id":<N>}', maximum=TRACK_COUNT, signed_in=True,
-        floor=FLOOR_OWNED, peer=PEER_OWNED,
+        "GraphQL by key, signed in, row level security", OWNED, '{"id":<N>}',
+        maximum=TRACK_COUNT, signed_in=True, floor=FLOOR_OWNED, peer=PEER_OWNED,
     ),
     graphql("GraphQL 10 x 10 nested list", NESTED, floor=FLOOR_NESTED, peer=PEER_NESTED),
     page(100),
@@ -262,7 +262,7 @@ CASES = (
         floor=FLOOR_DELETE, peer=PEER_DELETE,
     ),
     graphql(
-        "GraphQL insert of a row with two others", NESTED_INSERT, '{"name":"<N>"}',
+        "GraphQL insert of a row with two related rows", NESTED_INSERT, '{"name":"<N>"}',
         maximum=ENDLESS, writes=True,
     ),
     Case(

@@ -23,7 +23,7 @@ META = {
 
 
 def message(method: str, params: Mapping[str, Any] | None = None) -> tuple[dict[str, str], bytes]:
-    """Return the headers and the body of a request in the protocol's stateless revision."""
+    """Return the headers and the body of an MCP request in the version without sessions."""
     params = {**(params or {}), "_meta": META}
     headers = {
         "content-type": "application/json",
@@ -38,7 +38,7 @@ def message(method: str, params: Mapping[str, Any] | None = None) -> tuple[dict[
 
 @dataclass
 class Agent:
-    """An agent of one role.
+    """An MCP client that sends requests with a role.
 
     :ivar answers: all responses, newest last.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from support.node import install, run_script
 
 AUDITS = 60
-"""Number of audits in this version of the package."""
+"""Number of audits in the version of ``graphql-http`` below."""
 
 _PACKAGES = ("graphql-http@1.22.4", "graphql@16.11.0")
 _SCRIPT = Path(__file__).parent.parent / "web" / "audit.mjs"

@@ -138,7 +138,7 @@ class MadeUp:
         self, name: str, table: str, columns: Sequence[str], foreign: str, comment: str | None = None,
         foreign_columns: Sequence[str] = ("id",),
     ) -> None:  # fmt: skip
-        """Add a foreign key between tables of the first schema or tables named ``schema.table``."""
+        """Add a foreign key between tables. A table outside ``public`` is named ``schema.table``."""
         oid, local = self._names[table if "." in table else f"public.{table}"]
         foreign_oid, remote = self._names[foreign if "." in foreign else f"public.{foreign}"]
         self._document.setdefault("foreign_keys", []).append(
@@ -169,7 +169,7 @@ class MadeUp:
         return int(oid)
 
     def row_type(self, name: str, table: int) -> None:
-        """Add the row type of a table of the first schema, for functions that accept its rows."""
+        """Add the row type of a table in ``public``, for functions that accept its rows."""
         (row,) = (row for row in self._document["tables"] if row[0] == str(table))
         found = _type(row[4], name, "c", "C", "public")
         found[8] = row[0]
@@ -179,7 +179,7 @@ class MadeUp:
         self, name: str, *types: int, comment: str | None = None, returns: int = 25,
         returns_set: bool = False, acl: str = "everybody",
     ) -> int:  # fmt: skip
-        """Add a function to the first schema and return its OID."""
+        """Add a function to ``public`` and return its OID."""
         oid = self._next()
         self._document.setdefault("functions", []).append(
             [oid, self._schemas["public"], name, list(map(str, types)), None, None, None, False,

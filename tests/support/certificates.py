@@ -58,7 +58,7 @@ class Authority:
 
     @property
     def served(self) -> ServedCertificate:
-        """The authority's own certificate, for a server."""
+        """The authority's own certificate and key, for a server that presents this certificate."""
         return ServedCertificate(self.certificate, self.key)
 
     @property

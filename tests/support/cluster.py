@@ -18,7 +18,7 @@ _SETTINGS = {
     # Each transaction needs one prepared transaction for every shard that it changes.
     "max_prepared_transactions": "100",
 }
-# Connections to workers use the role of the request.
+# Citus connects to its workers as the role of the request, so these roles must be able to log in.
 _LOGIN = "alter role anon login; alter role authenticated login; alter role service_role login"
 _REST = ("keys.sql", "functions.sql", "rows.sql")
 
@@ -53,5 +53,5 @@ def cluster() -> Iterator[tuple[Server, Database]]:
 
 
 def plain_tables(server: Server) -> Database:
-    """Return a single-server database with the same tables."""
+    """Create the cluster's tables in a database on one server, without distributing them."""
     return server.create_database(*_texts("tenants.sql", *_REST))

@@ -56,7 +56,7 @@ class RunningDemo:
             return json.load(response)
 
     def pasted(self, number: int) -> Any:
-        """Run the banner's curl command with this number and return the parsed response."""
+        """Run the banner's curl command at this index and return the parsed response."""
         command = self.text.replace("\\\n", " ").split("  curl ")[number + 1]
         words = shlex.split(command.partition("\n")[0])
         options = dict(itertools.pairwise(words))

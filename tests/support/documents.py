@@ -111,7 +111,7 @@ def _request(words: list[str]) -> Request:
         else:
             urls.append(word)
     [url] = map(urlsplit, urls)
-    # As in curl, neither option strips newlines from an argument; -d strips them only from files.
+    # curl strips newlines from a file given to -d, but not from an argument of -d or --data-binary.
     body = next(iter(options.get("-d", []) + options.get("--data-binary", [])), None)
     headers = dict(re.split(r":\s*", header, maxsplit=1) for header in options.get("-H", []))
     if body is not None and not any(name.lower() == "content-type" for name in headers):

@@ -35,7 +35,7 @@ gc.callbacks.append(_collections)
 
 
 class Effort:
-    """Measures processor time in units of a fixed amount of work, a few milliseconds on a fast machine.
+    """Measures processor time as a multiple of ``_piece_of_work``, a few milliseconds on a fast machine.
 
     :param processes: other processes to measure, such as PostgreSQL's.
     """
@@ -51,7 +51,7 @@ class Effort:
 
     @property
     def units(self) -> float:
-        """Processor time since creation, in units of a fixed amount of work."""
+        """Processor time since creation, as a multiple of the time of ``_piece_of_work``."""
         return in_units(self.seconds)
 
     def _now(self) -> float:
@@ -60,7 +60,7 @@ class Effort:
 
 
 def in_units(seconds: float) -> float:
-    """Convert seconds of processor time to units of a fixed amount of work."""
+    """Convert seconds of processor time to a multiple of the time of ``_piece_of_work``."""
     return seconds / min(_piece_of_work() for _ in range(3))
 
 

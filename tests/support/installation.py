@@ -210,7 +210,7 @@ class Installation:
         """Publish an event over HTTP. Return False if the outcome is unknown."""
         body = event(key, payload={"number": number, "reason": "inactivity"})
         response = self.manage(daemon, "POST", "/v1/webhooks/events", json.dumps(body))
-        # After 503 and 504 (no database connection in time), the event may have been published.
+        # Even after 503 or 504, the event may have been published: the connection can fail after the commit.
         assert response is None or response.status in (201, 503, 504), response
         return response is not None and response.status == 201
 
@@ -271,7 +271,7 @@ class Installation:
 
     def pass_time(self, seconds: float) -> None:
         """Make all work due earlier, as if this many seconds had passed."""
-        # Wait for concurrent writers: locking rows in another order could cause a deadlock.
+        # Lock the table: a concurrent writer that locks rows in a different order could cause a deadlock.
         self.database.execute(
             "lock table webhooks.due in share row exclusive mode;"
             " update webhooks.due set due_at = due_at - %s * interval '1 s',"

@@ -1,4 +1,4 @@
-"""Invariants to check after a campaign, when every delivery is finished."""
+"""Invariants to check after a ``Campaign``, when every delivery is finished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAXIMUM = 5
 """Maximum number of automatic attempts."""
 NEAR = 3.0
-"""Seconds for which a fault may affect requests. Claimed work can wait that long."""
+"""Maximum seconds between a fault and a request that it affects, because claimed work can wait."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Record:
 
 
 class Verdict:
-    """Compares the actions of a campaign with the database and the received requests."""
+    """Compares the events that a ``Campaign`` published with the database and the received requests."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
@@ -42,7 +42,7 @@ class Verdict:
             " body::jsonb #> '{payload,is_test}' is not null"
             " from webhooks.event v join webhooks.endpoint e on e.id = v.endpoint_id"
         )
-        # Test events and events about endpoints have no number.
+        # The payloads of test events and of events about endpoints contain no number.
         self._events: dict[str, tuple[str, int | None]] = {
             event: (endpoint, number) for event, endpoint, number, _ in rows
         }
@@ -132,7 +132,7 @@ class Verdict:
                 assert not target.steady, f"{one} does not belong to any event"
 
     def _as_often_as_recorded(self, event: str, requests: list[Recorded]) -> None:
-        """Compare requests with records. A request without a record was in flight during a fault."""
+        """Check that attempts match requests. Each fault may leave one request without an attempt."""
         sent = [one for one in self._records[event] if one.status != "skipped"]
         given = Counter(one.behaviour for one in requests)
         for code, behaviour in ((200, Behaviour.TAKE), (500, Behaviour.REFUSE), (302, Behaviour.REDIRECT)):

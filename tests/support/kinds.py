@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """A request whose changes are rolled back.
+    """An example request. Its changes are rolled back.
 
     :ivar target: path and query under ``/rest/v1/``, or a GraphQL document.
     :ivar body: body of a REST request; None for GraphQL.
@@ -456,6 +456,6 @@ async def send(service: Service, kind: Kind) -> Answer:
 
 
 def comparable(answer: Answer) -> tuple[Any, ...]:
-    """Return the parts of a response that must not depend on the location of the rows."""
+    """Return the parts of a response that must not depend on which server or shard stores the rows."""
     names = ("content-range", "location", "content-type", "x-said", "preference-applied")
     return (answer.status, *(answer.headers.get(name) for name in names), answer.text)

@@ -1,4 +1,4 @@
-"""Endpoints and events of a campaign."""
+"""Endpoints and events of a ``Campaign``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.webhooks import SECRET
 
 @dataclass
 class Target:
-    """An endpoint of a campaign.
+    """An endpoint of a ``Campaign``.
 
     :ivar paths: paths of all URLs that the endpoint has had, the current one last.
     :ivar secrets: all secrets that the endpoint has had.
@@ -27,10 +27,10 @@ class Target:
 
 @dataclass
 class Published:
-    """An event of a campaign.
+    """An event that a ``Campaign`` publishes.
 
     :ivar known: whether the event is certain to have been published.
-    :ivar targets: IDs of the steady endpoints that existed before it was published.
+    :ivar targets: IDs of the endpoints that must receive the event (``Target.steady``).
     """
 
     number: int

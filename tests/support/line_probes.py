@@ -1,8 +1,8 @@
 """Records which lines of the daemon run in the tests' process, in place of coverage's trace function.
 
-The trace function is called for every line of every library, and doubles the processor time. Probes exist
-only in the daemon's code. They are not removed when hit, because each removal would search all modules
-and running frames. Daemons in other processes use the trace function.
+The trace function is called for every line of every library, and doubles the processor time. Slipcover
+inserts probes into the daemon's code only. A probe remains after its first run, because slipcover would
+search all modules and frames to remove it. Daemons in other processes use the trace function.
 
 Importing this module starts the recording if coverage is measured. Import it before ``dataapi``.
 """

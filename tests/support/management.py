@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def refusal(self) -> tuple[int, str]:
-        """Status and code of an error whose format is valid."""
+        """Status and code of an error response, after checking the response's format."""
         error = self.body["error"]
         assert set(self.body) == {"error"}
         assert {"code", "message", "id"} <= set(error) <= {"code", "message", "id", "issues"}

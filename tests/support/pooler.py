@@ -82,7 +82,7 @@ def version() -> tuple[int, ...]:
 
 
 def keeping(statements: int) -> tuple[str, ...]:
-    """Return the settings for this many prepared statements, if PgBouncer supports them."""
+    """Return the setting for this many prepared statements, or none if PgBouncer does not support it."""
     return (f"max_prepared_statements = {statements}",) if version() >= (1, 21) else ()
 
 

@@ -136,7 +136,7 @@ class Server:
         self._user = unprivileged_user()
         self._directory = Path(tempfile.mkdtemp(prefix="dataapi-pg-")).resolve()
         processes.remove_at_end(self._directory)
-        # Restarts use this environment too, so the server never belongs to the test that restarts it.
+        # Restarts use this copy, because the current environment could attribute the server to another test.
         self._environ = {**os.environ, "LC_ALL": "C.UTF-8"}
         self._numbers = itertools.count(1)
         self._templates: set[str] = set()
@@ -168,7 +168,7 @@ class Server:
 
     def program(self, name: str) -> Path:
         """Return the path of a PostgreSQL program, even if the program is not installed."""
-        # If the folder has links to some programs, the folder of the linked programs contains all programs.
+        # The folder may contain links to some programs only. ``initdb`` links to the folder of all programs.
         linked = self._binaries / name
         return linked if linked.exists() else (self._binaries / "initdb").resolve().parent / name
 

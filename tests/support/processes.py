@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "STARTED_BY_TEST"
 RUN = uuid4().hex
-"""Prefix of the marks of all processes of this run."""
+"""Prefix of the variable's value in all processes of this run."""
 SETTLE = 60.0
 """Seconds to wait for processes to end on their own."""
 
@@ -43,9 +43,9 @@ def present() -> frozenset[int]:
 
 
 def marked(beginning: str, older: frozenset[int] = frozenset()) -> list[int]:
-    """Return the processes whose mark has this prefix.
+    """Return the processes in which the value of ``VARIABLE`` has this prefix.
 
-    :param older: earlier processes to skip, for speed.
+    :param older: processes to skip, for speed.
     """
     sought = f"\0{VARIABLE}={beginning}".encode()
     return [pid for pid in present() - older if sought in b"\0" + _environ(pid)]
@@ -59,7 +59,7 @@ def is_alive(pid: int) -> bool:
 
 
 def settle(beginning: str, seconds: float = SETTLE, older: frozenset[int] = frozenset()) -> list[str]:
-    """Wait for marked processes, end the remaining ones, and return their command lines.
+    """Wait for the processes that ``marked`` returns. Kill the remaining ones, and return their commands.
 
     :param older: see ``marked``.
     """
@@ -74,7 +74,7 @@ def settle(beginning: str, seconds: float = SETTLE, older: frozenset[int] = froz
 
 
 def end(beginning: str) -> None:
-    """End the marked processes immediately."""
+    """Kill the processes that ``marked`` returns."""
     rounds = 0
     while found := marked(beginning):
         for pid in found:

@@ -50,7 +50,7 @@ class Proxy:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Freeze the proxy: requests and closed connections wait until it continues."""
+        """Suspend the proxy: it neither handles requests nor notices that connections were closed."""
         self.process.send_signal(signal.SIGSTOP)
         state = Path(f"/proc/{self.process.pid}/stat")
         wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "the proxy to stop")

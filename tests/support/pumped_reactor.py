@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SMALL_BUFFER = 8192
 """Size of a socket buffer, in bytes."""
 _DELIVERY = 0.001
-"""Timeout for transfers within the kernel, in seconds."""
+"""Seconds to wait for data that the kernel is passing from one socket to another."""
 
 
 class PumpedReactor(Clock):

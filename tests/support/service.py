@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _URL = "!#$%&'()*+,/:;=?@[]~"
-"""Characters that remain unescaped in URLs, including existing escapes."""
+"""Characters that are not escaped in URLs. ``%`` is one of them, because it begins existing escapes."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class Service:
     async def data(self, query: str, variables: Mapping[str, Any] | None = None, **named: Any) -> Any:
         """Send a request and return its data; fail on errors and on more than one message."""
         response = await self.ask(query, variables, **named)
-        assert len(response.messages) <= 1, "one operation is one message"
+        assert len(response.messages) <= 1, "an operation must send at most one message to the database"
         return response.data
 
     async def rows(self, base: str, fields: str = "id", arguments: str = "", **named: Any) -> list[Any]:
@@ -373,7 +373,7 @@ class Service:
 
     async def _idle(self) -> None:
         """Wait until the pool is idle."""
-        # After an error, the pool checks its connection. A request would wait in the meantime, with a timer.
+        # After an error, the pool checks the connection. The next request would have to wait for the check.
         while not self._pool.figures().idle:
             await task.deferLater(self._reactor, 0.001)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write a line for each reason, most frequent first."""
+    """List the reasons for skipped tests, most frequent first."""
     reasons: Counter[str] = Counter()
     for report in terminalreporter.getreports("skipped"):
         _, _, reason = report.longrepr

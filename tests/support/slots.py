@@ -1,4 +1,4 @@
-"""Statement slots with any hashable value as their source, for tests of the algebra."""
+"""SQL parameters with any hashable value in place of a ``SlotSource``, for tests of ``sql.algebra``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs algebra statements on a database of films. The source of each parameter is the parameter's value."""
+"""Runs ``sql.algebra`` statements on a database of films. A parameter's ``source`` is its value."""
 
 from __future__ import annotations
 

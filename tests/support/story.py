@@ -36,7 +36,7 @@ PGHOST={host} PGUSER=postgres exec "$@"
 
 
 class Story:
-    """A context manager with a shell that runs a document's commands, and the programs that they start.
+    """Runs a document's commands in a shell. On exit, stops the daemon and the receiver.
 
     :ivar receiver: receiver of webhooks, started before the first command that uses its port.
     :ivar said: the JSON documents printed by the last curl command, or the text if its output is shown in
@@ -68,7 +68,7 @@ class Story:
 
     @classmethod
     def on_debian(cls, folder: Path, server: Server) -> Story:
-        """Return a story that starts without the API's roles and the database ``app``, as on a new server."""
+        """Remove the API's roles and the database ``app``, as on a new server, and return a ``Story``."""
         server.admin.execute("drop database if exists app with (force)")
         server.admin.execute(removal_sql(webhooks=True))
         programs = folder / "bin"
@@ -116,7 +116,7 @@ class Story:
                 self._run(block.text, after)
 
     def _program(self, block: Block, after: Block, command: str) -> None:
-        """Run a program from a file in the folder."""
+        """Write a block's program to a file, and run the file with an interpreter."""
         file = self.folder / f"program.{block.language}"
         file.write_text(self._here(block.text))
         self._run(f"{command} {file.name}", after)
@@ -185,7 +185,7 @@ class Story:
         return fits(self.said[-1], pattern(shown.text))
 
     def _here(self, text: str) -> str:
-        """Replace the addresses in a text with those of this story's servers."""
+        """Replace the addresses in a document's text with those of the servers under test."""
         text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.daemon.port}")
         text = text.replace("127.0.0.1:8001", f"127.0.0.1:{self.daemon.admin_port}")
         if self.receiver is not None:

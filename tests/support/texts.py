@@ -1,6 +1,6 @@
 """Texts for people: docstrings, comments, messages and documentation.
 
-``PYTHONPATH=tests python -m support.texts PATH [PATH ...]`` prints the texts of files and folders, and
+``PYTHONPATH=tests python -m support.texts PATH [PATH ...]`` prints the texts in files and folders, and
 ``--sample 60`` prints 60 random texts for a review.
 """
 
@@ -121,7 +121,7 @@ _READERS = {".py": _of_module, ".md": _sentences, ".sql": _of_sql}
 
 
 def main(words: list[str]) -> None:
-    parser = argparse.ArgumentParser(description="Print the texts of files and folders.")
+    parser = argparse.ArgumentParser(description="Print docstrings, comments, messages and sentences.")
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     parser.add_argument(
         "--sample", type=int, metavar="NUMBER", help="print this many texts, chosen at random"

@@ -49,7 +49,7 @@ def allow_migrations(database: Database) -> None:
 async def migrated(database: Database, fetches: SqlRunner, *, retention_days: int = 14) -> Store:
     """Migrate a database unless it is a ``migrated_copy``, and return its store.
 
-    It contains organization acme, its early access, and its project.
+    The database contains the organization acme with early access, and its project.
     """
     store = make_store(fetches, Cipher([KEY]), retention_days)
     if await fetches.fetch("select pg_catalog.to_regnamespace('webhooks') is null") == [(True,)]:
@@ -86,7 +86,7 @@ async def claim(store: Store, maximum: int = 100, lease: float = 30.0, **named: 
 
 
 def made_at(identifier: UUID) -> datetime:
-    """Return the creation time of a version 7 UUID, in milliseconds (RFC 9562)."""
+    """Return the creation time that a version 7 UUID contains (RFC 9562)."""
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=identifier.int >> 80)
 
 

@@ -1,4 +1,4 @@
-"""The steps of a page that shows a change, such as docs/contributing/worked-change.md."""
+"""Parses a page that shows a change step by step, such as docs/contributing/worked-change.md."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Imports take most of the startup time.
 
 Run as a program, this module is that process. For each line of standard input, it forks a process, and writes
 the process ID of the fork. An intermediate fork exits immediately, so that the daemon becomes a child of the
-tests' process and can be waited for. Daemons that run ``twistd`` itself also run their workers as programs.
+tests' process and can be waited for. A daemon started as the program ``twistd`` is not
+a fork, and neither are its workers.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def fork(
 
 @cache
 def _zygote(mark: str) -> subprocess.Popen[str]:
-    """Start the process that forks. It ends when the tests' process closes its standard input, at exit."""
+    """Start the process that forks daemons. It ends when the tests' process exits and closes the pipe."""
     ctypes.CDLL(None).prctl(_BECOME_SUBREAPER, 1)
     # The process outlives the first test that uses it, so it belongs to the run.
     run = os.environ[mark].partition(".")[0] + "."
@@ -142,7 +143,7 @@ def _shown(mark: str) -> ctypes.Array[ctypes.c_char]:
 
 def _import_daemon() -> None:
     """Import what a daemon imports, apart from the reactor: processes cannot share its descriptors."""
-    # Klein imports the reactor for its own server, but the daemon does not use it.
+    # Klein imports the reactor for ``Klein.run``, but the daemon does not call this method.
     sys.modules["twisted.internet.reactor"] = ModuleType("no reactor")
     import dataapi.graphql.engine  # noqa: PLC0415 - only in the program
     import dataapi.live.protocols  # noqa: PLC0415

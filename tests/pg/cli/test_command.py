@@ -275,7 +275,7 @@ def test_keys_generates_the_content_of_missing_files(tmp_path: Path) -> None:
     )
     code, _, errors = dataapi("check-config", "--offline", "--config", "x.ini")
     assert code == os.EX_CONFIG
-    assert errors.count("(dataapi keys generates its content)\n") == 2
+    assert errors.count("(to generate it, run dataapi keys)\n") == 2
     code, output, warnings = dataapi("keys", "--config", "x.ini")
     assert (code, warnings) == (0, errors)
     generated = dict(line.split(" = ") for line in output.splitlines() if line[0] not in ";[")

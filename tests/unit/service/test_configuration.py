@@ -468,7 +468,7 @@ timeout = 3
         "test.ini: [project] dbpool: no such key; did you mean db-pool?",
         "test.ini: [project] db-pool = 'ten': expected a whole number of at least 1",
         "test.ini: [project] require-api-key: all requests would be rejected: expected jwt-secret, "
-        "publishable-keys or secret-keys (dataapi keys generates them), or require-api-key = no",
+        "publishable-keys or secret-keys (to generate them, run dataapi keys), or require-api-key = no",
         "environment DATAAPI_WEBHOOKS_TIMEOUT: [webhooks] timeout = '-1': "
         "expected a positive number of seconds, such as 10 or 0.5",
     ]
