@@ -200,8 +200,8 @@ def configuration() -> Iterator[str]:
     yield (
         "- Environment variables override the file. For a section `[project:REF]`, the variable includes "
         "the reference: `DATAAPI_PROJECT_ABCDEFGHIJKLMNOPQRST_DB_URI`.\n"
-        "- For a value of the form `@/path`, the daemon reads the file and removes the trailing newline. "
-        "Use this for secrets.\n"
+        "- Secrets can be in files: for a value of the form `@/path`, the daemon reads the file and removes "
+        "the trailing newline.\n"
         "- Lists are separated by commas or newlines.\n"
         "- Switches are `yes` or `no`."
     )
@@ -246,8 +246,8 @@ def commands() -> Iterator[str]:
         "`--config FILE` (default: `./dataapi.ini` or `/etc/dataapi/dataapi.ini`)."
     )
     yield (
-        "On a terminal, lists are printed in columns, with colours unless `NO_COLOR` is set. Otherwise, "
-        "fields are separated by tabs."
+        "On a terminal, lists have columns, and colours unless `NO_COLOR` is set. In files and pipes, tabs "
+        "separate the fields of a list."
     )
     for words, parser in parsers("dataapi", command_line_parser()):
         if is_group(parser):
@@ -323,7 +323,7 @@ def errors() -> Iterator[str]:
     yield (
         "All error codes of the APIs. For the structure of errors, see [REST](rest.md#errors), "
         "[GraphQL](graphql.md#errors) and [webhooks](../webhooks.md#errors). In messages, `…` stands for "
-        "values that depend on the request."
+        "variable values."
     )
     yield "## HTTP, REST, API keys and tokens"
     yield (
@@ -346,8 +346,8 @@ def errors() -> Iterator[str]:
     yield table(["Code", "Message", "Hint"], [(code(name), *texts) for name, texts in API_KEY_ERRORS.items()])
     yield "## GraphQL"
     yield (
-        "`extensions.code` is the SQLSTATE for PostgreSQL errors, and one of these codes if the document or "
-        "its plan is not available. Syntax and validation errors have no code."
+        "`extensions.code` is the SQLSTATE for PostgreSQL errors. Errors about stored documents and plans "
+        "have one of these codes. Syntax and validation errors have no code."
     )
     found = {text for text, _ in _strings("graphql") if re.fullmatch(r"(PERSISTED|EXPLAIN)_[A-Z_]+", text)}
     yield table(["Code", "Meaning"], [(code(name), GRAPHQL[name]) for name in sorted(found)])
@@ -355,11 +355,11 @@ def errors() -> Iterator[str]:
     yield "`webhooks.publish` raises errors with these SQLSTATEs."
     yield table(["SQLSTATE", "Meaning"], [(each.value, PUBLISHING[each.name]) for each in PublishProblem])
     yield "## Management API"
-    yield f"Errors with any other status have the code `{OTHER}`."
+    yield f"Errors with other statuses have the code `{OTHER}`."
     yield table(
         ["Status", "Code", "Meaning"], [(str(one.status), code(one.code), one.meaning) for one in ErrorCode]
     )
-    yield "Each of the `issues` of an error has one of these codes."
+    yield "Each of an error's `issues` has one of these codes."
     yield table(["Issue", "Meaning"], [(code(one), one.meaning) for one in IssueCode])
 
 
@@ -565,8 +565,8 @@ DELIVERIES = [
     (
         "`traceparent`",
         "trace of the request that published the event ([Publishing](webhooks.md#publishing)). With "
-        "[tracing](../guides/monitoring.md#opentelemetry) enabled, the span of the attempt, in that trace or "
-        "a new trace",
+        "[tracing](../guides/monitoring.md#opentelemetry) enabled, the attempt's span, in a new trace if "
+        "the request had none",
     ),
     *((code(name), code(value)) for name, value in CONSTANT_HEADERS),
 ]
