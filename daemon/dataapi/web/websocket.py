@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from websockets.datastructures import Headers as HandshakeHeaders
 from websockets.frames import Frame, Opcode
@@ -166,7 +166,12 @@ class GraphQLSession:
         self._advancing = False
         if not (self._unhandled or self._hold(len(self._message) + self._unparsed)):
             self.close(_TRY_AGAIN_LATER, "Too many large messages are being received")
-        self._connection.pause(paused=bool(self._unhandled))
+        self._connection.pause(paused=not self._is_reading)
+
+    @property
+    def _is_reading(self) -> bool:
+        """Whether data is read from the client: not while it does not read, or pongs would accumulate."""
+        return not (self._unhandled or self.sender.waits)
 
     def _hold(self, size: int) -> bool:
         """Count the bytes of an incomplete message towards the limit for request bodies."""
@@ -320,7 +325,7 @@ class GraphQLSession:
             self.close(4408, "Connection initialisation timeout")
         elif stalled or self._unanswered == _MAX_UNANSWERED:
             self.abort()
-        elif not self.sender.waits:
+        elif self._is_reading:  # otherwise, its pongs are not read either
             self._unanswered += 1
             self._protocol.send_ping(b"")
             self._flush()
@@ -356,6 +361,8 @@ class WebSocketOperation(ServerRequest):
         self.response_started = True
         self.feed = feed
         self._session.advance()
+        if self.gone:  # ended by a message that has waited, such as its own ``complete``
+            raise CancelledError
         await feed.write_to(self)
 
     def write(self, piece: Chunk) -> None:

@@ -585,6 +585,65 @@ async def test_client_that_does_not_read_is_not_served(
     assert len(seen) == 1
 
 
+async def test_pings_of_a_client_that_does_not_read_are_not_read(live: LiveService, clients: Connect) -> None:
+    """Otherwise, the pongs would use more and more memory."""
+    live.database.execute("update item set name = repeat('x', %s)", (LARGE,))
+    client = await (await clients()).initialise()
+    [connection] = live.site.connections
+    client.transport.pauseProducing()
+    client.subscribe("1", NAMES)
+    await live.until(lambda: connection.sender.waits, "the result")
+    client.send_raw(Frame(Opcode.PING, b"x" * 100).serialize(mask=True))
+    await live.until(lambda: connection._reading_paused, "backpressure")
+    client.transport.resumeProducing()
+    assert (await client.next())["id"] == "1"
+    client.subscribe("2", "{ __typename }")
+    while (message := await client.next())["id"] != "2":
+        assert message == completion("1")
+
+
+async def test_busy_client_is_not_taken_for_a_silent_one(
+    live: LiveService, clients: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a message waits for running operations, the client's pongs are not read either."""
+    monkeypatch.setattr(websocket, "MAX_RUNNING", 1)
+    client = await (await clients()).initialise()
+    [connection] = live.site.connections
+    client.subscribe("a", "mutation { slow(seconds: 60) }")
+    client.subscribe("b", ITEM)
+    await live.until(lambda: connection._reading_paused, "the second message to wait")
+    for _ in range(2 * websocket._MAX_UNANSWERED):
+        connection.feed._check()
+    await live.until(
+        lambda: live.database.execute(
+            "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'"
+        ),
+        "the statement",
+    )
+    while (message := await client.next())["id"] != "b":
+        assert message["type"] in ("next", "complete")
+    assert message == result("b", item("before"))
+
+
+@pytest.mark.parametrize("later", ['{"type": "complete", "id": "a"}', "{"])
+async def test_message_that_ends_a_beginning_subscription_spares_the_connection(
+    live: LiveService, clients: Connect, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    """The message waits until the subscription no longer counts as a running operation."""
+    monkeypatch.setattr(websocket, "MAX_RUNNING", 1)
+    client = await (await clients()).initialise()
+    client.subscribe("a", ITEM)
+    client.send_text(later)
+    if later == "{":
+        closed = await client.end()
+        assert closed is not None
+        assert closed[0] == 4400
+    else:
+        client.subscribe("b", ITEM)
+        assert await client.next() == result("b", item("before"))
+        await live.until(lambda: live.figures.subscribers == 1, "the end of the first subscription")
+
+
 async def test_slow_client_gets_the_newest_state(live: LiveService, clients: Connect) -> None:
     live.database.execute("insert into item values (2, repeat('x', 3000000))")
     client = await (await clients()).initialise()
@@ -617,12 +676,14 @@ async def test_stalled_subscriber_is_disconnected(
     await live.until(lambda: live.figures.connections == 0, "the disconnection")
 
 
-async def test_silent_client_is_disconnected(clients: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "INITIALISATION_TIMEOUT", 0.01)
+async def test_silent_client_is_disconnected(
+    live: LiveService, clients: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(websocket, "HEARTBEAT_INTERVAL", 0.01)
     monkeypatch.setattr(websocket, "_MAX_UNANSWERED", 20)
-    client = await clients()
-    await client.initialise()
+    client = await (await clients()).initialise()
+    [connection] = live.site.connections
+    connection.feed._check()
     while client.pings < 30:  # the client responds to pings
         await client.change()
     client.transport.write = lambda _data: None
