@@ -76,6 +76,7 @@ class RequestContext(NamedTuple):
     :ivar report: called with each ``Fact`` immediately, because a failed or cancelled step returns nothing.
     :ivar background: whether no client waits for the response, as when a live query runs again.
     :ivar read_only: whether the transaction must not write, regardless of the request.
+    :ivar nested_inserts: whether rows to insert may contain related rows, if that is configured.
     """
 
     route: str = ""
@@ -83,6 +84,7 @@ class RequestContext(NamedTuple):
     report: Callable[[Fact], None] = ignore
     background: bool = False
     read_only: bool = False
+    nested_inserts: bool = True
 
     @property
     def trace_id(self) -> str:

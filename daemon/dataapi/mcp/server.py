@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from functools import partial
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
 from dataapi.auth.caller import Caller
 from dataapi.auth.transaction import Runner, Transactions, catalog_for
-from dataapi.catalog.model import Catalog
+from dataapi.catalog.model import Catalog, Table
 from dataapi.concurrency.cache import BoundedCache
 from dataapi.concurrency.tasks import PeriodicPause, SharedWork, WorkerThread
 from dataapi.http.errors import ApiError
@@ -104,7 +104,9 @@ class ToolServer:
             raise request.error(protocol.INVALID_PARAMS, 'Expected "arguments" to be an object')
         http.context.report(Operation(name))
         # Unless tools may write, PostgreSQL rejects all writes, including those of functions and views.
-        http = http._replace(context=http.context._replace(read_only=not self._writes))
+        # Related rows would not count towards ``max_affected``.
+        context = http.context._replace(read_only=not self._writes, nested_inserts=False)
+        http = http._replace(context=context)
         code, outcome = "", "failed"
         try:
             await self._run(http, partial(tools.check, name, arguments))
@@ -131,7 +133,7 @@ class ToolServer:
         reply = await self._rest(request, caller)
         if name != tools.DESCRIBE:
             return self._result(name, arguments, reply)
-        described = (await self._visible(http, caller)).describe(*self._table(arguments))
+        described = (await self._visible(http, caller)).describe(*self._named(arguments))
         if described is None:
             raise ApiError(404, "PGRST205", "The caller can neither read nor change this table")
         return encode(described)
@@ -146,8 +148,8 @@ class ToolServer:
             key, lambda: RoleObjects(catalog, schemas, caller.role, PeriodicPause())
         )
 
-    def _table(self, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        return arguments.get("schema", self._project.db_schemas[0]), arguments["table"]
+    def _named(self, arguments: Mapping[str, Any], argument: str = "table") -> tuple[str, str]:
+        return arguments.get("schema", self._project.db_schemas[0]), arguments[argument]
 
     def _result(self, name: str, arguments: Mapping[str, Any], reply: Reply) -> str:
         headers = {key.lower(): value for key, value in reply.headers}
@@ -170,15 +172,28 @@ class ToolServer:
         return f'{{"result":{data},"next_offset":{following}{omitted}}}'
 
     def _next_offset(self, name: str, arguments: Mapping[str, Any], rows: Any) -> int | None:
-        catalog, table = self._catalog(), None
+        catalog = self._catalog()
         if not isinstance(rows, list) or not rows or catalog is None:
             return None
-        if name == tools.READ:
-            wanted, every = self._table(arguments), catalog.tables.values()
-            table = next((each for each in every if (each.schema, each.name) == wanted), None)
-        limit, maximum = tools.number(arguments, "limit"), max_rows(catalog, table, self._project.db_max_rows)
-        is_full = len(rows) >= min(limit, maximum or limit)
+        limit, default = tools.number(arguments, "limit"), self._project.db_max_rows
+        maximums = [
+            max_rows(catalog, table, default) for table in self._tables_read(catalog, name, arguments)
+        ]
+        is_full = len(rows) >= min([limit, *(each for each in maximums if each is not None)])
         return tools.number(arguments, "offset") + len(rows) if is_full else None
+
+    def _tables_read(
+        self, catalog: Catalog, name: str, arguments: Mapping[str, Any]
+    ) -> Iterator[Table | None]:
+        """Yield the table to read, or the table of the result type for each overload of a function."""
+        if name == tools.READ:
+            wanted = self._named(arguments)
+            yield from (each for each in catalog.tables.values() if (each.schema, each.name) == wanted)
+            return
+        called = self._named(arguments, "function")
+        for function in catalog.functions:
+            if (function.schema, function.name) == called:
+                yield catalog.tables.get(catalog.base_type(catalog.types[function.returns]).relation)
 
 
 def _decoded(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,7 @@ create function write_author(named text) returns int language sql volatile as
 create function sneaky() returns int language plpgsql stable as
     'begin return public.write_author(''sneaky''); end';
 create function many(n int) returns setof int language sql immutable as 'select generate_series(1, n)';
+create function books() returns setof book language sql stable as 'select * from book';
 create function nothing() returns void language sql as 'select';
 create function huge() returns text language sql volatile as 'select repeat(''x'', 300000)';
 create function echo(items int[], data jsonb, "limit" int, note text) returns jsonb language sql immutable as
@@ -51,7 +53,11 @@ grant select on author, book to anon;
 create view totals as select count(*) as n from book;
 grant insert on totals to authenticated;
 """
-PROJECT = {"db_schemas": ("public", "other"), "tools": True}
+PROJECT = {
+    "db_schemas": ("public", "other"),
+    "tools": True,
+    "rest_features": frozenset({"nested-inserts"}),
+}
 
 
 @pytest.fixture
@@ -148,6 +154,8 @@ async def test_next_offset_follows_the_limit_that_applies(service: Service, agen
     await service.execute("comment on table book is '@rest({\"max_rows\": 1})'")
     try:
         assert (await agent.call("read_rows", table="book"))["next_offset"] == 1
+        assert (await agent.call("call_function", function="books"))["next_offset"] == 1
+        assert (await agent.call("call_function", function="many", arguments={"n": 1}))["next_offset"] is None
     finally:
         await service.execute("comment on table book is null")
 
@@ -250,6 +258,18 @@ async def test_errors_contain_the_correction(
     error = await agent.fail(tool, **arguments)
     assert error["code"] == code
     assert named in f"{error['message']} {error['details']} {error['hint']}"
+
+
+async def test_related_rows_are_not_inserted(service: Service, agent: Agent) -> None:
+    """They would not count towards ``max_affected``, which promises a maximum."""
+    row = {"id": 70, "name": "Ed", "book": [{"id": 71, "title": "x"}, {"id": 72, "title": "y"}]}
+    posted = await service.rest(
+        "POST", "author", json.dumps({**row, "id": 73, "book": []}).encode(), role="authenticated"
+    )
+    assert posted.status == 201
+    error = await agent.fail("insert_rows", table="author", rows=[row])
+    assert error["code"] == "PGRST204"
+    assert service.database.execute("delete from author where id >= 70 returning id") == [(73,)]
 
 
 async def test_errors_equal_those_of_rest(service: Service, agent: Agent) -> None:
