@@ -75,7 +75,7 @@ class MadeUp:
         self._schemas = {name: self._next() for name in schemas}
         self._names: dict[str, tuple[str, list[str]]] = {}
         self._document: dict[str, list[Any]] = {
-            "server": [["0", "0", False, None, False]],
+            "server": [["0", "0", False, None, False, False]],
             "roles": [["10", "anon", superuser, [], [], False]],
             "acls": [["everybody", [["0", ["EXECUTE"]]]], ["nobody", []]],
             "schemas": [

@@ -190,7 +190,11 @@ class Transactions:
             rollback=not read_only and self._end.rolls_back(request.headers.get("prefer", "")),
             isolation=isolation_level(extra) if extra else None,
             context=request.context,
-            shareable=not (catalog.timeout_matters or request.context.background),
+            shareable=not (
+                catalog.timeout_matters
+                or (catalog.defers_triggers and not read_only)
+                or request.context.background
+            ),
         )
         if self._replicated:
             if by_replica:

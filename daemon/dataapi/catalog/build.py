@@ -118,7 +118,7 @@ class _Builder:
         }
 
     def catalog(self, generation: int, search_path: Sequence[str]) -> Catalog:
-        read_all, write_all, _, postgis, timeout_matters = self._document["server"][0]
+        read_all, write_all, _, postgis, timeout_matters, defers_triggers = self._document["server"][0]
         tables = {table.oid: table for table in self._each("tables", self._table)}
         views = ViewKeys(self._document.get("surfaces", ()), tables)
         names = tuple(self._schemas.values())
@@ -147,6 +147,7 @@ class _Builder:
             write_all=int(write_all),
             postgis=postgis,
             timeout_matters=timeout_matters,
+            defers_triggers=defers_triggers,
             clustered=bool(self._distribution),
             problems=tuple(Problem(f"schema {name}", missing) for name in search_path if name not in names),
         )

@@ -352,7 +352,9 @@ class Catalog:
     :ivar write_all: OID of ``pg_write_all_data``, 0 before PostgreSQL 14.
     :ivar clustered: whether the database has Citus tables, exposed or not.
     :ivar postgis: schema of the PostGIS extension, or None.
-    :ivar timeout_matters: whether a function mentions ``statement_timeout``, or catches ``query_canceled``.
+    :ivar timeout_matters: whether a function mentions ``statement_timeout``, or may catch ``query_canceled``.
+    :ivar defers_triggers: whether a trigger or constraint is initially deferred. Commits then run triggers,
+        and ``statement_timeout`` does not limit a commit.
     """
 
     generation: int
@@ -378,6 +380,7 @@ class Catalog:
     clustered: bool = False
     postgis: str | None = None
     timeout_matters: bool = False
+    defers_triggers: bool = False
 
     @property
     def base_names(self) -> Mapping[int, str]:

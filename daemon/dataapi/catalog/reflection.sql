@@ -446,13 +446,20 @@ select 'server', json_build_array(json_build_array(
     exists (select from pg_extension where extname = 'citus'),
     (select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'postgis'),
     exists (
+        -- Handlers of other procedural languages catch all errors without naming one.
         select from pg_proc
-        where oid >= 16384 and prosrc ~* 'statement_timeout|query_canceled|57014'
+        join pg_language l on l.oid = pg_proc.prolang
+        where pg_proc.oid >= 16384
+            and prosrc ~* (
+                'statement_timeout|query_canceled|57014|operator_intervention|57000'
+                || case when l.lanname in ('sql', 'plpgsql', 'c', 'internal') then '' else '|except|eval|catch|rescue' end
+            )
             and not exists (
                 select from pg_depend d
                 where d.classid = 'pg_proc'::regclass and d.objid = pg_proc.oid and d.deptype = 'e'
             )
-    )
+    ),
+    exists (select from pg_trigger where tginitdeferred)
 ))::text
 union all
 (select 'schemas', json_agg(item order by number)::text from schemas group by (number - 1) / 50)

@@ -12,14 +12,14 @@ import pytest_twisted
 from dataapi.database.message import Bound, Message, Statement
 from dataapi.http.errors import ApiError, DatabaseError
 from support.messages import message, running, until
+from support.service import Service
 from twisted.internet import defer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dataapi.database.pool import Pool
-    from support.postgres import Database
-    from support.service import Service
+    from support.postgres import Database, Server
 
     MakePool = Callable[..., Pool]
 
@@ -314,3 +314,50 @@ async def test_each_acknowledged_write_takes_effect_once(lane: Pool, database: D
     }
     assert not refused, {number: outcomes[number] for number in refused}
     assert len(acknowledged) > 100
+
+
+HANDLER = "create function f() returns void language {} as $$ {} $$"
+
+
+@pytest.mark.parametrize(
+    ("definition", "reads", "writes"),
+    [
+        ("", True, True),
+        ("create table p (id int primary key); create table c (p_id int references p)", True, True),
+        (
+            "create table p (id int primary key); "
+            "create table c (p_id int references p deferrable initially deferred)",
+            True,
+            False,
+        ),
+        (HANDLER.format("plpgsql", "begin exception when unique_violation then null; end"), True, True),
+        (
+            HANDLER.format("plpgsql", "begin exception when operator_intervention then null; end"),
+            False,
+            False,
+        ),
+        (HANDLER.format("plpgsql", "begin exception when sqlstate '57000' then null; end"), False, False),
+    ],
+    ids=[
+        "nothing",
+        "immediate constraint",
+        "deferred constraint",
+        "other handler",
+        "handler of the class",
+        "code",
+    ],
+)
+async def test_schema_determines_which_messages_share_connections(
+    server: Server, reactor: Any, definition: str, reads: bool, writes: bool
+) -> None:
+    """A commit is not limited by the timeout, and a handler could catch it."""
+    database = server.create_database(f"{ROWS} {definition}")
+    service = Service(reactor, database)
+    await service.start()
+    try:
+        for method, body, shared in (("GET", None, reads), ("POST", {"id": 1}, writes)):
+            before = service.pool.figures().lane.shared
+            await service.rest(method, "t", body)
+            assert (service.pool.figures().lane.shared > before) is shared, method
+    finally:
+        await service.stop()

@@ -115,7 +115,7 @@ class Bench:
     def succeed(self, comment: str | None = None) -> None:
         """Make the oldest unfinished load succeed."""
         schema = json.dumps([["1", "public", comment, None]])
-        server = json.dumps([["0", "0", False, None, False]])
+        server = json.dumps([["0", "0", False, None, False, False]])
         self.loads.pop(0).callback([("server", server), ("schemas", schema)])
 
     def fail(self, error: Exception = AWAY) -> None:
