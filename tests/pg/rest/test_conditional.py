@@ -345,6 +345,24 @@ async def test_conditions_that_cannot_be_checked_are_rejected(
 
 
 @pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("PUT", "item?id=eq.1&select=id,part!inner(id)", UNSUPPORTED),
+        ("POST", "item?id=eq.1&limit=0", FAILED),
+        ("POST", "item?id=eq.1&offset=1", FAILED),
+        ("PATCH", "item?id=eq.1&limit=0", FAILED),
+    ],
+)
+async def test_row_that_the_read_leaves_out_exists(
+    api: Service, method: str, target: str, status: tuple[int, str]
+) -> None:
+    headers = {**(UPSERT if method == "POST" else {}), "if-none-match": "*"}
+    body = {"stock": 0} if method == "PATCH" else {"id": 1, "name": "new", "stock": 0}
+    assert outcome(await api.rest(method, target, body, headers=headers)) == status
+    assert stocks(api) == [5, 7]
+
+
+@pytest.mark.parametrize(
     ("target", "body"),
     [
         ("item", {"id": 3, "name": "x"}),

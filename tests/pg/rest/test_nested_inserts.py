@@ -274,6 +274,11 @@ async def test_hostile_bodies_are_rejected(api: Service) -> None:
         deep = "[" * depth + "]" * depth
         response = await api.rest("POST", "order", f'{{"line": [], "facts": {deep}}}')
         assert response.status in (201, 400), (depth, response.text)
+    for depth in range(900, 1_000, 2):
+        deep = "[" * depth + "]" * depth
+        target, merging = "order?order_payer.on_conflict=email", {"prefer": "resolution=merge-duplicates"}
+        response = await api.rest("POST", target, f'{{"order_payer": {{"email": {deep}}}}}', headers=merging)
+        assert response.status in (201, 400), (depth, response.text)
     bodies = [
         '{"line": [{"number": NaN}]}', '{"\\ud800": {}}', '{"note": "\\ud800", "line": []}',
         '{"note": "\\u0000", "line": []}', '{"line": [{"\\u0000": 1}]}', '[[{"line": []}]]',

@@ -114,10 +114,14 @@ _Key = tuple[int, tuple[str, ...], str]
 """OID of a table, columns of a unique key, and the key's values in JSON."""
 
 
-def _key(level: _Level, row: _Row) -> _Key | None:
+def _key(level: _Level, row: _Row, place: str) -> _Key | None:
     values = [row.get(name) for name in level.shared]
-    # In a unique key, NULLs are distinct.
-    return None if not values or None in values else (level.table.oid, level.shared, encode(values))
+    if not values or None in values:  # in a unique key, NULLs are distinct
+        return None
+    try:
+        return level.table.oid, level.shared, encode(values)
+    except RecursionError:
+        raise placed(invalid("A value is nested too deeply"), place) from None
 
 
 class _Grouping:
@@ -161,7 +165,7 @@ class _Grouping:
         run: list[_Row] = []
         for index, row in enumerate(rows):
             here = f"{place}[{index}]" if many else place
-            key = _key(level, row)
+            key = _key(level, row, here)
             shared = self._shared_group(key, row, here)
             if shared is not None:
                 groups.append(shared)

@@ -13,7 +13,7 @@ from dataapi.http.errors import ApiError
 from dataapi.rest import respond
 from dataapi.rest.negotiation import Media
 from dataapi.rest.parse.body import RowShape
-from dataapi.rest.parse.preconditions import Compared, unsupported_condition
+from dataapi.rest.parse.preconditions import unsupported_condition
 from dataapi.rest.parse.preferences import Action, Missing, Preferences, Resolution, Return
 from dataapi.rest.parse.request import PlanInput
 from dataapi.rest.plan import read
@@ -219,7 +219,7 @@ def _compile(change: _RowChange) -> tuple[Compiled, ...]:
         record = with_column_names(planner.record(), body)
         representation = Representation(table, record, body, order, required)
     conditional = target.input.compared is not None
-    if target.input.compared is Compared.CONTENT and planner.required() is not None:
+    if conditional and planner.required() is not None:
         raise unsupported_condition("A conditional write cannot select its rows with !inner.")
     where = None if method == "POST" and not conditional else planner.where()
     guards = []
