@@ -30,6 +30,7 @@ select
 from ranked i
 join ranked k on k.indrelid = i.indrelid and k.rank < i.rank and k.relam = i.relam and k.definition = i.definition
 where k.indisvalid and not k.indisexclusion and not i.indisexclusion and not i.referenced and not i.indisprimary
+  and not i.indisreplident
   and (not i.indisunique
        or k.indisunique and k.indimmediate = i.indimmediate and k.nulls = i.nulls)
 group by i.nspname, i.relname, i.table_name, i.conname

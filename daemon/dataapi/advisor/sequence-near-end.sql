@@ -21,7 +21,8 @@ used as (
                then pg_sequence_last_value(s.oid) end as value
     from column_ c
     join reached r on r.oid = c.relation
-    join pg_attribute a on a.attrelid = c.relation and a.attnum = c.number
+    -- The type of an inherited column can only be changed in its parent.
+    join pg_attribute a on a.attrelid = c.relation and a.attnum = c.number and a.attinhcount = 0
     join pg_class s on s.oid = c.sequence and s.relkind = 'S'
     join pg_sequence q on q.seqrelid = s.oid
     join (values ('smallint'::regtype, 32767), ('integer'::regtype, 2147483647), ('bigint'::regtype, 9223372036854775807))
@@ -41,7 +42,7 @@ select
             where contype = 'f' and confrelid = u.relation and confkey = array[u.attnum] and conparentid = 0
         ) as k
         join pg_attribute a on a.attrelid = k.relation and a.attnum = k.number
-            and a.atttypid in ('smallint'::regtype, 'integer'::regtype)
+            and a.attinhcount = 0 and a.atttypid in ('smallint'::regtype, 'integer'::regtype)
     ) || E'\n' else '' end
     || format('alter sequence %s as bigint %s;', u.name, case when u.ascending then 'no maxvalue' else 'no minvalue' end)
         as fix

@@ -55,3 +55,9 @@ create table t_1 partition of t for values from (1) to (9);
 grant select on t, t_1 to anon;
 create index on t (a);
 create index on t (a);
+
+-- Similar: the index is the table's replica identity
+create table t (a int not null unique);
+create unique index t_identity on t (a);
+alter table t replica identity using index t_identity;
+grant select on t to anon;
