@@ -261,7 +261,7 @@ async def test_errors_contain_the_correction(
 
 
 async def test_related_rows_are_not_inserted(service: Service, agent: Agent) -> None:
-    """They would not count towards ``max_affected``, which promises a maximum."""
+    """They would not count towards ``max_affected``."""
     row = {"id": 70, "name": "Ed", "book": [{"id": 71, "title": "x"}, {"id": 72, "title": "y"}]}
     posted = await service.rest(
         "POST", "author", json.dumps({**row, "id": 73, "book": []}).encode(), role="authenticated"
