@@ -9,7 +9,7 @@ from typing import TypeVar
 from dataapi.http.errors import ApiError, DatabaseError
 from dataapi.rest import respond
 from dataapi.rest.parse.body import WrittenRows
-from dataapi.sql.dml import CONFLICTING_VALUES, NOT_FOUND
+from dataapi.sql.dml import CONFLICTING_VALUES, NOT_FOUND, SKIPPED
 from dataapi.sql.statement import violation_in
 
 E = TypeVar("E", bound=ApiError)
@@ -43,6 +43,9 @@ def nested_error(error: DatabaseError, groups: Sequence[WrittenRows]) -> ApiErro
             hint="The role is not allowed to read the row, or the row was just inserted.",
         )
         return placed(hidden, groups[violation.index].place)
+    if violation is not None and violation.reason == SKIPPED:
+        skipped = ApiError(409, "23503", "A trigger did not insert a row that another row references")
+        return placed(skipped, groups[violation.index].place)
     return placed(respond.client_error(error), _place(error, groups))
 
 

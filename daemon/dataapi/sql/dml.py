@@ -244,6 +244,8 @@ CONFLICTING_VALUES = "conflicting values for "
 """Prefix of the error message if related rows set a column to different values."""
 NOT_FOUND = "an existing row is hidden or was just inserted"
 """Error message if a row exists but is not visible to the statement."""
+SKIPPED = "a trigger did not insert a row that another row references"
+"""Error message if a trigger skipped a row whose key other rows need."""
 
 _Selection = Callable[[Row], str]
 
@@ -277,7 +279,7 @@ class _NestedWriter:
         self._index = index
         self._last_child = ""
         self._parents: dict[tuple[int | None, tuple[str, ...]], str] = {}
-        self._uncertain: dict[str, int] = {}
+        self._missing: dict[str, tuple[str, int]] = {}
         self.queries: list[str] = []
 
     def insert(
@@ -349,6 +351,8 @@ class _NestedWriter:
         returning = ", ".join(items) or "1"
         into = f"insert into {qualified(row.table)} as {target.alias}"
         self.queries.append(f"{name} as ({into} {text}{conflict} returning {returning})")
+        number = self._index if row.number is None else row.number
+        self._missing[name] = SKIPPED, number
         skips = row.conflict is not None and not row.conflict.update
         if not skips or not keys or row.conflict is None or not {*row.conflict.columns} <= {*cells}:
             return name
@@ -368,7 +372,7 @@ class _NestedWriter:
             f"select {returned}{f'{source} cross join' if source else ' from'} {relation} "
             f"where {' and '.join(matches)})"
         )
-        self._uncertain[found] = self._index if row.number is None else row.number
+        self._missing[found] = NOT_FOUND, number
         return found
 
     def _cells(self, row: NestedRow) -> tuple[dict[str, str], str]:
@@ -385,11 +389,10 @@ class _NestedWriter:
         return f"(select pg_catalog.count(*) from {self._last_child}) {operator_sql('>=')} 0"
 
     def _certain(self, query: str) -> str:
-        number = self._uncertain.get(query)
-        if number is None:
-            return ""
+        """Return a condition that raises an error unless the query returned a row."""
+        reason, number = self._missing[query]
         count = f"(select pg_catalog.count(*) from {query})"
-        raised = raise_sql(NOT_FOUND, count, number)
+        raised = raise_sql(reason, count, number)
         return f"case when {count} {EQUAL} 1 then true else {raised} {EQUAL} 0 end"
 
     def _equal(self, row: NestedRow, name: str, one: str, other: str) -> str:

@@ -438,6 +438,30 @@ async def test_without_a_resolution_an_existing_parent_is_an_error(api: Service)
     )
 
 
+async def test_row_that_a_trigger_skips_leaves_no_orphans(api: Service) -> None:
+    """Otherwise, the rows that reference it would be inserted without a key."""
+    api.database.execute("""
+        create function skip() returns trigger language plpgsql as $$ begin
+            if new.name = 'skipped' then return null; end if; return new; end $$;
+        create trigger skip before insert or update on customer for each row execute function skip();
+        create trigger skip before insert on item for each row execute function skip();""")
+    try:
+        skipped = {"name": "skipped", "email": "ada@example.org"}
+        bodies: list[tuple[str, Any, str, str]] = [
+            ("order", {"order_payer": skipped}, "", "order_payer"),
+            ("order", [{"note": "a"}, {"order_payer": skipped}], "", "[1].order_payer"),
+            ("order?order_payer.on_conflict=email", {"order_payer": skipped}, "merge", "order_payer"),
+            ("item", {"name": "skipped", "item": [{"name": "child"}]}, "", ""),
+        ]
+        for target, body, prefer, place in bodies:
+            error = await fails(api, target, body, 409, "23503", prefer and f"resolution={prefer}-duplicates")
+            assert error["message"] == "A trigger did not insert a row that another row references"
+            assert error["details"] == (f"The error is at {place}" if place else None)
+        assert api.database.execute("select name from item union select name from customer") == [("Ada",)]
+    finally:
+        api.database.execute("drop function skip cascade")
+
+
 async def test_equal_keys_with_different_members_are_rejected(api: Service) -> None:
     given = [{"order_payer": {"email": "a@example.org", "name": name}} for name in ("A", "B")]
     target = "order?order_payer.on_conflict=email"
