@@ -278,7 +278,8 @@ class Pool:
     async def run(self, message: Message) -> Rows:
         """Run a message under its role in one round trip. Return the rows of the last statement.
 
-        If the call is cancelled, it fails immediately, and the statement is cancelled on the server.
+        If the call is cancelled, it fails immediately, and the statement is cancelled on the server. In the
+        express lane, the statement may still take effect.
 
         :raises DatabaseError: if PostgreSQL reports an error.
         :raises DatabaseUnavailable: if there is no connection, or it is lost.
