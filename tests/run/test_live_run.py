@@ -186,6 +186,8 @@ def own() -> Iterator[Server]:
 @pytest.mark.time_limit(180)
 def test_subscriptions_survive_a_restart_of_postgresql(own: Server, tmp_path: Path) -> None:
     database = own.create_database(SCHEMA)
+    # From the first restart on, so that an immediate stop loses no commit.
+    own.admin.execute("alter system set synchronous_commit = on")
     with Daemon(tmp_path, database.uri, project=QUICK) as daemon:
         daemon.wait_ready()
         with Client(daemon) as client:
