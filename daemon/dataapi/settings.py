@@ -333,7 +333,7 @@ class Project:
 class Webhooks:
     """Signed notifications of events.
 
-    This section turns webhooks on, even if it is empty, as does an environment variable for one of its keys.
+    This section enables webhooks, even if it is empty. An environment variable for one of its keys does too.
     Webhooks need the schema "webhooks". "dataapi migrate" creates this schema, as does the daemon at startup
     if its role has the privilege. If the schema "webhooks" is missing, /ready reports the problem.
     """

@@ -446,7 +446,7 @@ select 'server', json_build_array(json_build_array(
     exists (select from pg_extension where extname = 'citus'),
     (select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'postgis'),
     exists (
-        -- Handlers of other procedural languages catch all errors without naming one.
+        -- In other procedural languages, error handlers need not name the errors that they catch.
         select from pg_proc
         join pg_language l on l.oid = pg_proc.prolang
         where pg_proc.oid >= 16384

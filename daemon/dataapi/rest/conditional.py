@@ -125,6 +125,6 @@ def _check(request: ApiRequest, plan: StatementPlan, row: ResultRow) -> None:
             )
             as_read = plan._replace(response=ReadResponse())
             tag = respond.entity_tag(respond.reply(as_read, reading, row._replace(total=None)))
-    failed = preconditions.without_totals().failed(tag, exists=row.rows > 0 or bool(row.total))
+    failed = preconditions.without_totals().failed(tag, exists=bool(row.total))
     if failed is not None:
         raise precondition_failed(failed)

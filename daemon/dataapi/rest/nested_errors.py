@@ -44,7 +44,7 @@ def nested_error(error: DatabaseError, groups: Sequence[WrittenRows]) -> ApiErro
         )
         return placed(hidden, groups[violation.index].place)
     if violation is not None and violation.reason == SKIPPED:
-        skipped = ApiError(409, "23503", "A trigger did not insert a row that another row references")
+        skipped = ApiError(409, "23503", SKIPPED.capitalize())
         return placed(skipped, groups[violation.index].place)
     return placed(respond.client_error(error), _place(error, groups))
 

@@ -279,7 +279,7 @@ class _NestedWriter:
         self._index = index
         self._last_child = ""
         self._parents: dict[tuple[int | None, tuple[str, ...]], str] = {}
-        self._missing: dict[str, tuple[str, int]] = {}
+        self._conditions: dict[str, str] = {}
         self.queries: list[str] = []
 
     def insert(
@@ -331,13 +331,13 @@ class _NestedWriter:
         writer, target = self._writer, Row(self._writer.alias())
         cells, source = self._cells(row)
         conditions = [self._after()] if assigned and self._last_child else []
-        conditions += [self._certain(query) for query in dict.fromkeys(each.query for each in assigned)]
+        conditions += [self._conditions[query] for query in dict.fromkeys(each.query for each in assigned)]
         for each in assigned:
             if each.name in cells:
                 conditions.append(self._equal(row, each.name, cells[each.name], each.sql))
             else:
                 cells[each.name] = each.sql
-        where = " and ".join(filter(None, conditions))
+        where = " and ".join(conditions)
         following = f"{source}{f' where {where}' if where else ''}"
         if cells:
             text = f"({_listed(cells)}) select {', '.join(cells.values())}{following}"
@@ -351,8 +351,7 @@ class _NestedWriter:
         returning = ", ".join(items) or "1"
         into = f"insert into {qualified(row.table)} as {target.alias}"
         self.queries.append(f"{name} as ({into} {text}{conflict} returning {returning})")
-        number = self._index if row.number is None else row.number
-        self._missing[name] = SKIPPED, number
+        self._conditions[name] = self._condition(row, name, SKIPPED)
         skips = row.conflict is not None and not row.conflict.update
         if not skips or not keys or row.conflict is None or not {*row.conflict.columns} <= {*cells}:
             return name
@@ -372,7 +371,7 @@ class _NestedWriter:
             f"select {returned}{f'{source} cross join' if source else ' from'} {relation} "
             f"where {' and '.join(matches)})"
         )
-        self._missing[found] = NOT_FOUND, number
+        self._conditions[found] = self._condition(row, found, NOT_FOUND)
         return found
 
     def _cells(self, row: NestedRow) -> tuple[dict[str, str], str]:
@@ -388,11 +387,13 @@ class _NestedWriter:
         # one, they run in the order of the request's rows, and generated keys grow in this order.
         return f"(select pg_catalog.count(*) from {self._last_child}) {operator_sql('>=')} 0"
 
-    def _certain(self, query: str) -> str:
-        """Return a condition that raises an error unless the query returned a row."""
-        reason, number = self._missing[query]
+    def _number(self, row: NestedRow) -> int:
+        return self._index if row.number is None else row.number
+
+    def _condition(self, row: NestedRow, query: str, reason: str) -> str:
+        """Return a condition that raises an error unless the CTE ``query`` returned one row."""
         count = f"(select pg_catalog.count(*) from {query})"
-        raised = raise_sql(reason, count, number)
+        raised = raise_sql(reason, count, self._number(row))
         return f"case when {count} {EQUAL} 1 then true else {raised} {EQUAL} 0 end"
 
     def _equal(self, row: NestedRow, name: str, one: str, other: str) -> str:
@@ -400,7 +401,7 @@ class _NestedWriter:
         reason = f"{CONFLICTING_VALUES}{name} in related rows".replace("~", "_")
         # PostgreSQL would evaluate a constant, and raise the error, during planning.
         number = f"coalesce(pg_catalog.length(({other})::text), 0)"
-        raised = raise_sql(reason, number, self._index if row.number is None else row.number)
+        raised = raise_sql(reason, number, self._number(row))
         return f"case when {equal} or {one} is null and {other} is null then true else {raised} {EQUAL} 0 end"
 
 

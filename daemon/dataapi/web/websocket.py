@@ -170,7 +170,7 @@ class GraphQLSession:
 
     @property
     def _is_reading(self) -> bool:
-        """Whether data is read from the client: not while it does not read, or pongs would accumulate."""
+        """Whether the connection is read. If a slow client's pings were read, pongs would accumulate."""
         return not (self._unhandled or self.sender.waits)
 
     def _hold(self, size: int) -> bool:
@@ -325,7 +325,7 @@ class GraphQLSession:
             self.close(4408, "Connection initialisation timeout")
         elif stalled or self._unanswered == _MAX_UNANSWERED:
             self.abort()
-        elif self._is_reading:  # otherwise, its pongs are not read either
+        elif self._is_reading:  # otherwise, the client's pongs would not be read
             self._unanswered += 1
             self._protocol.send_ping(b"")
             self._flush()

@@ -181,8 +181,12 @@ def parse_request(request: Request, project: Project, timezones: frozenset[str])
             # match.
             header_range = None
         query_string = request.query
-        allows_nested = NESTED_INSERTS in project.rest_features and request.context.nested_inserts
-        if method == "POST" and not is_call and allows_nested:
+        if (
+            method == "POST"
+            and not is_call
+            and NESTED_INSERTS in project.rest_features
+            and request.context.nested_inserts
+        ):
             from dataapi.rest.parse.nested import read_nested  # noqa: PLC0415 - only if configured
 
             query_string, nested = read_nested(request)

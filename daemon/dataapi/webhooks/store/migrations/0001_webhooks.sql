@@ -138,9 +138,9 @@ create table webhooks.failing (
     reported boolean not null default false
 );
 comment on table webhooks.failing is 'Endpoints whose automatic attempts have all failed since a given time.';
-comment on column webhooks.failing.reported is 'Whether a delivery has failed permanently since then and an event was raised.';
+comment on column webhooks.failing.reported is 'Whether v1.webhook.endpoint.failing was published, because a delivery failed permanently after "since".';
 
--- Returns the time since which all automatic attempts of an endpoint have failed, or null.
+-- Returns the time since which all automatic attempts for an endpoint have failed, or null.
 create function webhooks.failing_since(endpoint uuid) returns timestamptz
 language sql stable
 as $$
@@ -181,8 +181,8 @@ create table webhooks.row_change_type (
 comment on table webhooks.row_change_type is 'Event types added with "dataapi webhooks types add". Daemons read them every two seconds.';
 
 -- The tables below have no foreign keys, because their rows are inserted and deleted frequently. Rows of deleted
--- endpoints are deleted when they are due, or after the retention. Columns that only functions of this schema write have
--- no check constraints: checking a row would take longer than writing it.
+-- endpoints are deleted when they are due, or after the retention period. Columns that only functions of this schema
+-- write have no check constraints: checking a row would take longer than writing it.
 create table webhooks.event (
     id uuid primary key,
     endpoint_id uuid not null,
@@ -202,7 +202,7 @@ create table webhooks.event (
 create index event_ingress on webhooks.event (ingress_id) where ingress_id is not null;
 comment on table webhooks.event is 'Events, with one copy for each endpoint and type.';
 comment on column webhooks.event.body is
-    'Text that each attempt signs and sends. Null until an older version is rendered from payload.';
+    'Text that each attempt signs and sends. Null if the event must first be rendered from payload as an older type.';
 comment on column webhooks.event.kept_until is
     'If set, the event is not deleted before this time, because deliveries need it.';
 comment on column webhooks.event.traceparent is
@@ -254,7 +254,7 @@ comment on column webhooks.due.claimable_at is 'due_at, or the end of the lease 
 comment on column webhooks.due.fence is 'Incremented by each claim and retry. Outcomes with an older number are ignored.';
 comment on column webhooks.due.holder is
     'Dispatcher that last claimed the attempt, or null if its liveness cannot be checked.';
-comment on column webhooks.due.event_type is 'Copy of webhooks.event.type, for lists by type.';
+comment on column webhooks.due.event_type is 'Copy of webhooks.event.type, for listing by type.';
 comment on column webhooks.due.waiting is
     'Whether claimable_at was in the future when the row was last updated. Claims skip such rows.';
 comment on column webhooks.due.project_ref is
@@ -308,8 +308,8 @@ create index delivery_by_project_type_and_status on webhooks.delivery (endpoint_
     where project_ref is not null and status <> 'success';
 comment on column webhooks.delivery.project_ref is 'See webhooks.due.project_ref.';
 
--- Outstanding and completed attempts, to read one by its identifier. Lists read a page of each table from its index,
--- because a page of this view would require sorting all rows.
+-- Outstanding and completed attempts, for looking up one by its identifier. Lists read a page of each table from its
+-- index, because a page of this view would require sorting all rows.
 create view webhooks.record as
 select * from webhooks.delivery
 union all
@@ -325,7 +325,7 @@ as $$
 $$;
 
 -- Creates missing partitions for days with due attempts, today and the next days, and returns their number. ATTACH
--- PARTITION does not block readers and writers.
+-- PARTITION does not block readers or writers.
 create function webhooks.make_partitions(days_ahead integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -355,8 +355,8 @@ end
 $$;
 select webhooks.make_partitions(7);
 
--- Drops the oldest partition that is past the retention and that no due attempt needs. Returns whether it dropped one.
--- DROP TABLE blocks all queries of the history, so it waits for locks for at most half a second, less than
+-- Drops the oldest partition that is past the retention period and that no due attempt needs. Returns whether it dropped one.
+-- DROP TABLE blocks all queries on the history, so it waits for locks for at most half a second, less than
 -- deadlock_timeout (default: 1s). Partitions in use are skipped. Drop each partition in its own transaction.
 create function webhooks.drop_partition(retention interval) returns boolean
 language plpgsql
@@ -395,7 +395,7 @@ end
 $$;
 
 create table webhooks.removal (endpoint_id uuid primary key);
-comment on table webhooks.removal is 'Deleted endpoints whose remaining rows upkeep deletes in batches.';
+comment on table webhooks.removal is 'Deleted endpoints with remaining rows. Maintenance deletes the rows in batches.';
 
 -- Deletes up to "most" due rows and up to "most" deliveries of a deleted endpoint, with their events. If rows remain, the
 -- endpoint is added to webhooks.removal. Returns the number of deleted rows. Each statement has a new snapshot: if an
@@ -609,7 +609,8 @@ exception when others then
 end
 $$;
 
--- Raises an event with the given time, and checks what publishers may not set; see webhooks.publish.
+-- Publishes an event with the given time. Rejects is_test and types that only the service may publish; see
+-- webhooks.publish.
 create function webhooks.publish_at(
     given_type text, slug text, ref text, given_payload jsonb, given_key text, given_time timestamptz
 ) returns uuid
@@ -877,8 +878,8 @@ end
 $$;
 comment on function webhooks.unwatch is 'Removes the watches of a table that publish events of this type (null: all).';
 
--- Returns PL/pgSQL that appends a row change to the lists of a trigger function. If columns contain the organization or
--- project, it appends to all lists.
+-- Returns PL/pgSQL that appends a row change to the lists of a trigger function. If by_column is true,
+-- it also appends to the lists of event types, organizations and projects.
 create function webhooks.watched_row(kind text, before text, after text, scope text[], by_column boolean) returns text
 language sql immutable
 set search_path = pg_catalog, pg_temp
@@ -975,7 +976,8 @@ begin
     by_statement := not always and watched.kind = 'r'
         and not exists (select from pg_inherits where "table" in (inhrelid, inhparent));
     if "when" is not null then
-        -- A cursor accepts only one query. If "when" is valid both with and without parentheses, it is one expression.
+        -- Check that "when" is a single expression: it must be valid with and without parentheses, and a cursor
+        -- rejects several statements.
         open checked for execute format('select from only %1$s as old, only %1$s as new where %2$s limit 0',
             "table", condition);
         close checked;
@@ -1098,8 +1100,8 @@ $body$, body));
     execute format('revoke all on function %s() from public', made);
     execute format('alter function %s() owner to %s', made, watched.owner);
     foreach operation in array fired loop
-        -- The WHEN clause of the row trigger records dependencies on the columns and lets PostgreSQL check "when". The
-        -- function evaluates the condition.
+        -- "when" does not change the row trigger's WHEN clause: "(true or ...)" only lets PostgreSQL check it and record
+        -- dependencies on the columns. The trigger function evaluates "when".
         wrong := format('%s (true or %s)', case when operation = 'update' then format(
             '(%s or %s) and', changed, moved) else '' end, condition);
         if by_statement then
@@ -1138,7 +1140,7 @@ end
 $$;
 comment on function webhooks.watch is
 'Publishes an event, in the writer''s transaction, for each row of the table that is inserted, updated or deleted.
-The payload contains the columns (null: all). If "when" is set, only rows are published for which this condition on OLD
+The payload contains the columns (null: all). If "when" is set, rows are only published if this condition on OLD
 and NEW is true. The event belongs to the project, or to the organization if there is no project. With always, the
 watch also publishes changes while session_replication_role is replica.';
 
